@@ -1,0 +1,140 @@
+"""Everything that is checked, built or shown from here; CONTRIBUTING.md explains the sessions.
+
+Packages are found by their folders. A requirement that is a package of ours is taken from its folder, together with
+those of ours that it needs in turn; pip is never asked for one of ours by name.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import nox
+from nox.project import dependency_groups, load_toml
+from packaging.requirements import Requirement
+
+nox.options.sessions = ["tests"]
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = False  # also on CI: the core is tested on those Pythons that are there
+
+ROOT = Path(__file__).parent
+CORE_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels"]
+# An environment sees what was installed into it, and nothing that a developer's shell adds.
+ENVIRONMENT = {"PYTHONPATH": None, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".nox/hypothesis")}
+
+PATTERNS = ["core/pyproject.toml", "packages/*/pyproject.toml", "integrations/*/pyproject.toml"]
+PROJECTS = {file.parent: load_toml(file)["project"] for pattern in PATTERNS for file in sorted(ROOT.glob(pattern))}
+FOLDERS = {project["name"]: folder for folder, project in PROJECTS.items()}
+
+# pyenv keeps those Pythons off the PATH that are not activated.
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(PYENV.glob("versions/*/bin")))])
+
+
+def members() -> Iterator[nox.param]:
+    """What is tested separately: each package, the core on each further Python, and the repository as a whole."""
+    for folder in PROJECTS:
+        if (folder / "tests").is_dir():
+            yield nox.param(folder, None, id=folder.name.removeprefix("trackside-"))
+    for python in CORE_PYTHONS:
+        if python != f"{sys.version_info.major}.{sys.version_info.minor}":
+            yield nox.param(ROOT / "core", python, id=f"core-{python}")
+    yield nox.param(ROOT, None, id="repository")
+
+
+def group(name: str, folder: Path = ROOT) -> list[str]:
+    """A dependency group of a folder's pyproject.toml."""
+    return list(dependency_groups(load_toml(folder / "pyproject.toml"), name))
+
+
+def name_of(requirement: str) -> str:
+    return Requirement(requirement).name
+
+
+def ours(requirements: Iterable[str]) -> set[Path]:
+    """The folders of our packages among the requirements, and of those that these need in turn."""
+    folders = {FOLDERS[name] for name in map(name_of, requirements) if name in FOLDERS}
+    return folders.union(*(ours(PROJECTS[folder].get("dependencies", [])) for folder in folders))
+
+
+def install(session: nox.Session, requirements: Iterable[str]) -> None:
+    """Install everything in one pip call, so that pip finds what is ours and looks nowhere else for it."""
+    others = [requirement for requirement in requirements if name_of(requirement) not in FOLDERS]
+    session.install("--constraint", "constraints.txt", *map(str, sorted(ours(requirements))), *others)
+
+
+def pytest(session: nox.Session, *arguments: str) -> None:
+    """Run pytest with an empty home."""
+    with tempfile.TemporaryDirectory() as home:
+        session.run("pytest", *arguments, *session.posargs, env={**ENVIRONMENT, "HOME": home, "USERPROFILE": home})
+
+
+@nox.session
+@nox.parametrize("folder, python", members())
+def tests(session: nox.Session, folder: Path) -> None:
+    """Test one package with its own dependencies and no others."""
+    dist = [PROJECTS[folder]["name"]] if folder in PROJECTS else []
+    install(session, [*dist, *group("test", folder)])
+    ignored = [f"--ignore={other}" for other in SESSIONS_OF_THEIR_OWN]
+    pytest(session, str(folder.relative_to(ROOT) / "tests"), *ignored)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    install(session, group("lint"))
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types: the core alone and strictly, for the oldest Python; then the others, with all they need."""
+    install(session, [*FOLDERS, *group("types")])
+    session.run("mypy", "--strict", "--python-version", CORE_PYTHONS[0], "core/src")
+    session.run(
+        "mypy", *(str(source.relative_to(ROOT)) for folder in PROJECTS for source in folder.glob("src/trackside_*"))
+    )
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build every wheel, each from its sdist, into dist/."""
+    install(session, group("build"))
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    for folder in PROJECTS:
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", str(folder.relative_to(ROOT)))
+
+
+@nox.session(requires=["build"], reuse_venv=False)
+def wheels(session: nox.Session) -> None:
+    """Install all the wheels together into a clean environment, and look at what a user then has."""
+    session.install("--constraint", "constraints.txt", *map(str, ROOT.glob("dist/*.whl")), *group("test"))
+    session.run("pip", "check")
+    pytest(session, "tests/wheels")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Train the example on real data and report it to TensorBoard."""
+    install(session, group("demo"))
+    session.run("python", "examples/digits.py", "--output-dir", "out/digits", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def parity(session: nox.Session) -> None:
+    """Run our callbacks inside `transformers.Trainer`, and theirs inside ours."""
+    install(session, group("parity"))
+    pytest(session, "tests/parity")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Measure us beside `transformers`, in one run."""
+    install(session, group("benchmarks"))
+    for script in sorted(ROOT.glob("benchmarks/*.py")):
+        session.run("python", str(script.relative_to(ROOT)), *session.posargs, env=ENVIRONMENT)
