@@ -18,7 +18,8 @@ from packaging.requirements import Requirement
 nox.options.sessions = ["tests"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
-nox.options.error_on_missing_interpreters = False  # also on CI: the core is tested on those Pythons that are there
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False  # not on CI either: the core is tested on the Pythons that are there
 
 ROOT = Path(__file__).parent
 CORE_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
