@@ -1,0 +1,162 @@
+"""What is known of a run, free of any tracker: the run itself, its records, and what trackers are told of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trackside.values import describe, redact
+
+Status = Literal["finished", "failed", "killed", "pruned"]
+Kind = Literal["log", "evaluate", "predict", "artifact", "finished"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Numbers that belong together: `values` by key, at an optimizer step, in Unix seconds of the loop's clock."""
+
+    values: Mapping[str, int | float]
+    step: int
+    epoch: float | None
+    time: float
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file or folder on disk that belongs to a run."""
+
+    path: str
+    name: str
+    kind: Literal["checkpoint", "model", "file"] = "checkpoint"
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of a run's sequence; `values` are plain, flat and redacted, under the names that the loop gave them."""
+
+    kind: Kind
+    step: int
+    epoch: float | None
+    time: float
+    values: Mapping[str, Any] = field(default_factory=dict)
+    artifact: Artifact | None = None
+    status: Status | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a tracker takes, as data. None means that it has no such limit.
+
+    Attributes:
+        key: the characters of a key, as the inside of a regular expression's `[...]`; others become `_`.
+        key_length: characters of a key; longer ones are cut and end in a hash.
+        param_value: characters of a parameter written as text; longer ones are cut visibly.
+        params_per_call: parameters in one `log_params`.
+        points_per_call: values in one `log_points`, over all its points.
+        text: characters of one `log_text`.
+    """
+
+    key: str | None = None
+    key_length: int | None = None
+    param_value: int | None = None
+    params_per_call: int | None = None
+    points_per_call: int | None = None
+    text: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as a tracker is told of it: who it is, what it was started with, and where it stands.
+
+    Attributes:
+        id: unique, made once.
+        name: readable and unique.
+        project: what the user calls the whole of his runs, if he says so.
+        args: the arguments of the loop; `model_config` and `peft_config` those of the model. Plain and redacted.
+        step: the optimizer step at which it begins now, above 0 after a resume.
+        tracker_id: this tracker's own id of the run if it is continued, else None.
+        resume: "auto", "new" or the tracker id that the user wants to continue.
+    """
+
+    id: str
+    name: str
+    output_dir: str
+    project: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    model_config: Mapping[str, Any] = field(default_factory=dict)
+    peft_config: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    source: Mapping[str, str] = field(default_factory=dict)
+    trial_name: str | None = None
+    trial_params: Mapping[str, Any] | None = None
+    step: int = 0
+    time: float = 0.0
+    tracker_id: str | None = None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """All parameters under one roof; an argument of the loop wins over one of the model's config."""
+        params = {**self.model_config, **self.args}
+        if self.peft_config:
+            params["peft_config"] = self.peft_config
+        return params
+
+    @classmethod
+    def gather(cls, args: Any, state: Any, model: Any = None) -> Run:
+        """What is known of a run when its first event arrives; continues the one that `state` carries."""
+        now = time.time()
+        carried = carried_by(state)
+        output_dir = str(getattr(args, "output_dir", None) or ".")
+        trial_name = getattr(state, "trial_name", None)
+        return cls(
+            id=carried.get("run") or uuid.uuid4().hex[:12],
+            name=carried.get("name") or _name(args, output_dir, trial_name, now),
+            output_dir=output_dir,
+            project=getattr(args, "project", None),
+            args=_params(args),
+            model_config=_params(getattr(model, "config", None)),
+            peft_config=_params(getattr(model, "peft_config", None)),
+            source=redact({"command": shlex.join(sys.argv), "python": platform.python_version()}),
+            trial_name=trial_name,
+            trial_params=_params(state.trial_params) or None,
+            step=state.global_step,
+            time=now,
+        )
+
+
+STATE_KEY = "trackside"
+
+
+def carried_by(state: Any) -> dict[str, Any]:
+    """What a state, perhaps read from a checkpoint, knows of its run: `{"run", "name", "trackers": {name: id}}`."""
+    carried = state.stateful_callbacks.get(STATE_KEY) if isinstance(state.stateful_callbacks, dict) else None
+    return carried if isinstance(carried, dict) else {}
+
+
+def _name(args: Any, output_dir: str, trial_name: str | None, now: float) -> str:
+    """The user's name, or the output folder with time and a few random digits: runs of one script differ."""
+    given = getattr(args, "run_name", None)
+    if given and given != output_dir:  # transformers once set the one to the other
+        return f"{given}-{trial_name}" if trial_name else str(given)
+    folder = os.path.basename(os.path.abspath(output_dir))
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    return "-".join(part for part in (folder, trial_name, stamp, uuid.uuid4().hex[:4]) if part)
+
+
+def _params(source: Any) -> dict[str, Any]:
+    """Parameters as plain, redacted data, from a mapping, a dataclass, a config with `to_dict()` or any namespace."""
+    if source is None:
+        return {}
+    params = describe(source)
+    if not isinstance(params, dict):
+        params = describe(getattr(source, "__dict__", {}))
+    public = {key: value for key, value in params.items() if not key.startswith("_")}
+    return redact(public)

@@ -1,0 +1,452 @@
+"""The reporter: events of a training loop in, calls of a tracker out."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from trackside.callbacks import TrainerCallback
+from trackside.mapping import Keys, KeyStyle, batches, chunks, cut
+from trackside.options import env, options_of
+from trackside.recorder import Recorder, Seat
+from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by
+from trackside.state import TrainerControl, TrainerState
+from trackside.values import flatten, redact
+
+logger = logging.getLogger(__name__)
+
+# What a training logs once, at its end.
+SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
+
+
+class StartError(RuntimeError):
+    """A tracker that the user named refuses to start."""
+
+
+@dataclass(frozen=True)
+class Configured:
+    """Whether a tracker can start without asking anybody anything, and if not, what is missing."""
+
+    ok: bool = True
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+class Reporter(TrainerCallback, ABC):
+    """Reports trainings to one tracker.
+
+    An integration declares what its tracker is like and maps records to calls: `start`, `log_points` and `finish`, and
+    of the other operations those that the tracker has. All else is owned here: which rank speaks, when a run starts and
+    ends, resuming, gathering and redacting, naming keys, the tracker's limits, and that a failing tracker never ends a
+    training. What `start` makes does not travel in a pickle or a copy, which start anew.
+
+    Attributes:
+        name: of the integration: its folder, its extra, its entry point.
+        sdk: the module that must be importable, None if there is none.
+        limits: what the tracker takes.
+        key_style: "grouped" (`eval_loss` becomes `eval/loss`, `loss` becomes `train/loss`), "raw", or a function.
+        scope: which ranks report: the first of the "world", the first of each "node", or "every" one.
+        reopenable: whether a closed run can be continued by its id.
+        live: whether it measures or reports the present moment, so that it cannot be replayed.
+        handles: attributes given by the user that do not travel in a pickle.
+    """
+
+    name: ClassVar[str]
+    sdk: ClassVar[str | None] = None
+    limits: ClassVar[Limits] = Limits()
+    key_style: KeyStyle = "grouped"
+    scope: ClassVar[Literal["world", "node", "every"]] = "world"
+    reopenable: ClassVar[bool] = False
+    live: ClassVar[bool] = False
+    handles: ClassVar[tuple[str, ...]] = ()
+
+    resume: str = env(None, "auto")
+    """"auto" continues the run that the loop's state carries, "new" never does, anything else is the id to continue."""
+
+    run: Any = None
+    """The SDK's own run object; None before the start and on ranks that do not report."""
+    tracker_id: str | None = None
+    """The tracker's own id of the run that is reported."""
+    adopted: bool = False
+    """Set by `start` if the run is one that the user opened: it is logged to and never finished."""
+    required: bool = True
+    """Whether a refusal to start ends the program; false for those that "all" has chosen."""
+
+    _seat: Seat | None = None
+    _given: frozenset[str] | None = None
+
+    def __init__(self, **options: Any) -> None:
+        known = options_of(type(self))
+        for name, value in options.items():
+            if name not in known:
+                takes = ", ".join(sorted(known))
+                raise TypeError(f"{type(self).__name__} has no option {name!r}; it takes {takes}.")
+            setattr(self, name, value)
+
+    # ---- what an integration maps -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, run: Run) -> str | None:
+        """Open the run, continue `run.tracker_id`, or adopt the user's; return the tracker's own id of it."""
+
+    @abstractmethod
+    def log_points(self, points: Sequence[Point]) -> None:
+        """Send a batch of points, in order."""
+
+    @abstractmethod
+    def finish(self, status: Status) -> None:
+        """Close the run with its status, by the tracker's nearest means."""
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Send parameters: flat, plain, with clean keys."""
+
+    def log_summary(self, values: Mapping[str, int | float]) -> None:
+        """Send what is one value for the whole run."""
+
+    def log_text(self, key: str, text: str, step: int, time: float) -> None:
+        """Send a text that belongs to a step."""
+
+    def log_artifact(self, artifact: Artifact) -> None:
+        """Send a file or a folder."""
+
+    def flush(self) -> Any:
+        """Return when all that was sent survives the death of this process; a position of the tracker's, if any."""
+
+    def attach(self) -> None:
+        """Make the run what a user's own code finds (`wandb.run`), if nothing is there yet."""
+
+    def detach(self) -> None:
+        """Undo what `attach` did."""
+
+    def configured(self) -> Configured:
+        """Whether it can start: told without importing the SDK, without a network, without asking."""
+        return Configured()
+
+    # ---- what a user may override -----------------------------------------------------------------------------
+
+    def setup(self, args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
+        """Called before each start; may set options of this reporter."""
+
+    # ---- events -----------------------------------------------------------------------------------------------
+
+    def on_train_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
+    ) -> None:
+        if self._speaks(state):
+            seat = self._take_seat_for_training(args, state, model)
+            seat.has_begun = seat.recorder.is_training = True
+            self._open(seat, args, state, model, **kwargs)
+
+    def on_log(
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        model: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if logs is not None and self._reports(args, state, model):
+            self._tell("log", state, values=logs)
+
+    def on_evaluate(
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, Any] | None = None,
+        model: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if metrics is not None and self._reports(args, state, model):
+            self._tell("evaluate", state, values=metrics)
+            self._close_again()
+
+    def on_predict(
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, Any] | None = None,
+        model: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if metrics is not None and self._reports(args, state, model):
+            self._tell("predict", state, values=metrics)
+            self._close_again()
+
+    def on_save(
+        self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
+    ) -> None:
+        if self._has("log_artifact") and self._reports(args, state, model):
+            name = f"checkpoint-{state.global_step}"
+            path = os.path.join(str(getattr(args, "output_dir", "")), name)
+            if os.path.isdir(path):
+                self._tell("artifact", state, artifact=Artifact(path, name, step=state.global_step))
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._end("finished", state)
+
+    def on_exception(
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        exception: BaseException | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._end(status_of(exception), state)
+
+    # ---- the life of a run ------------------------------------------------------------------------------------
+
+    def _speaks(self, state: TrainerState) -> bool:
+        """Whether this process is one that reports; a child forked from it is not."""
+        if is_disabled() or (self._seat is not None and self._seat.process != os.getpid()):
+            return False
+        if self.scope == "every":
+            return True
+        return state.is_world_process_zero if self.scope == "world" else state.is_local_process_zero
+
+    def _take_seat_for_training(self, args: Any, state: TrainerState, model: Any) -> Seat:
+        """A seat at the run that begins now: a new run, or the one that an evaluation before it has opened."""
+        seat, recorder = self._seat, Recorder.find(state)
+        if recorder is None and seat is not None and not seat.recorder.is_training:
+            recorder = seat.recorder
+            recorder.belong_to(state)
+        if seat is None:
+            return self._take_seat(args, state, model, recorder)
+        if seat.recorder is recorder and not seat.has_begun:
+            return seat
+        self.close("finished" if seat.has_ended else "failed")
+        is_the_same_again = seat.recorder is recorder
+        return self._take_seat(args, state, model, None if is_the_same_again else recorder)
+
+    def _take_seat(self, args: Any, state: TrainerState, model: Any, recorder: Recorder | None) -> Seat:
+        if self._given is None:
+            self._given = frozenset(vars(self))
+        if recorder is None:
+            recorder = Recorder(Run.gather(args, state, model))
+            recorder.belong_to(state)
+        self._seat = seat = recorder.join(self)
+        self.run = self.tracker_id = None
+        self.adopted = False
+        self._metric_keys, self._param_keys = Keys(self.limits, self.key_style), Keys(self.limits)
+        self._warned: set[Any] = set()
+        self._failures: Counter[str] = Counter()
+        if recorder.has_twin(self):
+            seat.is_silent = True
+            logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
+        return seat
+
+    def _reports(self, args: Any, state: TrainerState, model: Any) -> bool:
+        """Whether this reporter reports what happens now. The first event of a run, whichever it is, opens it."""
+        if not self._speaks(state):
+            return False
+        seat = self._seat
+        if seat is None or (seat.has_ended and Recorder.find(state) is not seat.recorder):
+            self.close()
+            seat = self._take_seat(args, state, model, Recorder.find(state))
+        self._open(seat, args, state, model)
+        return seat.is_open
+
+    def _open(self, seat: Seat, args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
+        if seat.is_open or seat.is_silent:
+            return
+        if seat.was_closed and not self.reopenable:
+            self._warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
+            return
+        self.setup(args, state, model, **kwargs)
+        run = replace(seat.recorder.run, step=state.global_step, tracker_id=self.tracker_id or self._carried_id(state))
+        try:
+            self.tracker_id = self.start(run)
+        except Exception as error:
+            seat.is_silent = True
+            self._refused(error)
+            return
+        seat.is_open = True
+        _open_reporters[id(self)] = weakref.ref(self)
+        self._carry_id(run, state)
+        if not seat.was_closed:
+            self._send_params(run)
+        self._call("attach")
+
+    def _carried_id(self, state: TrainerState) -> str | None:
+        """The tracker's id of the run that the loop's state, or the user, wants to continue."""
+        if self.resume not in ("auto", "new"):
+            return self.resume
+        carried = carried_by(state).get("trackers", {}).get(self.name)
+        return None if carried is None or self.resume == "new" else str(carried)
+
+    def _carry_id(self, run: Run, state: TrainerState) -> None:
+        trackers = dict(carried_by(state).get("trackers", {}))
+        if self.tracker_id is not None:
+            trackers[self.name] = self.tracker_id
+        state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
+
+    def _refused(self, error: Exception) -> None:
+        reason = redact(f"{type(error).__name__}: {error}")
+        if isinstance(error, OSError) and error.filename is None:  # a network, not a path
+            logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
+        elif not self.required:
+            logger.warning("%s cannot start (%s) and is left out.", self.name, reason)
+        else:
+            trouble = "is installed but broken" if isinstance(error, ImportError) else "cannot start"
+            raise StartError(
+                f"{self.name} {trouble} ({reason}); mend that, or leave {self.name!r} out of report_to."
+            ) from error
+
+    def _end(self, status: Status, state: TrainerState) -> None:
+        seat = self._seat
+        if seat is None or seat.has_ended or not self._speaks(state):
+            return
+        seat.has_ended = True
+        if seat.is_open:
+            seat.recorder.tell(seat, "finished", state, status=status)
+        if self.reopenable or status != "finished":
+            self.close(status)
+        elif seat.is_open:
+            self._call("flush")
+
+    def _close_again(self) -> None:
+        """What follows the end of a training has opened a closed run for itself only."""
+        if self._seat is not None and self._seat.has_ended and self.reopenable:
+            self.close()
+
+    def close(self, status: Status = "finished") -> None:
+        """Close the run, if one is open: for a program that wants it done before it ends."""
+        seat = self._seat
+        if seat is None or not seat.is_open:
+            return
+        seat.is_open, seat.was_closed, seat.has_ended = False, True, True
+        _open_reporters.pop(id(self), None)
+        if seat.process != os.getpid():
+            return
+        self._call("detach")
+        self._call("flush")
+        if not self.adopted:
+            self._call("finish", status)
+        self.run = None
+        for operation, count in self._failures.items():
+            logger.warning("%s: %d calls of %s failed, and what they held is missing.", self.name, count, operation)
+        self._failures.clear()
+
+    # ---- records to calls -------------------------------------------------------------------------------------
+
+    def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
+        if self._seat is not None:
+            recorder = self._seat.recorder
+            recorder.deliver(self, recorder.tell(self._seat, kind, state, **content))
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        """Map records, in order, to calls of the tracker."""
+        points = []
+        for record in records:
+            numbers, summary = self._sort(record)
+            if numbers:
+                points.append(Point(numbers, record.step, record.epoch, record.time))
+            if summary:
+                self._call("log_summary", summary)
+            if record.artifact is not None:
+                self._call("log_artifact", record.artifact)
+        for batch in batches(points, self.limits.points_per_call):
+            self._call("log_points", batch)
+
+    def _sort(self, record: Record) -> tuple[dict[str, int | float], dict[str, int | float]]:
+        """The numbers of a record as points and as summary, by the tracker's keys; texts are sent on their own."""
+        numbers: dict[str, int | float] = {}
+        summary: dict[str, int | float] = {}
+        for name, value in record.values.items():
+            key = self._metric_keys(name)
+            if isinstance(value, (int, float)):
+                is_summary = name in SUMMARY and self._has("log_summary")
+                (summary if is_summary else numbers)[key] = int(value) if isinstance(value, bool) else value
+            elif isinstance(value, str) and self._has("log_text"):
+                self._call("log_text", key, cut(value, self.limits.text), record.step, record.time)
+            else:
+                kind = type(value).__name__
+                self._warn_once(name, "%s takes no %s: %s is left out.", self.name, kind, name)
+        return numbers, summary
+
+    def _send_params(self, run: Run) -> None:
+        if not self._has("log_params"):
+            return
+        params = {}
+        for name, value in flatten(run.params).items():
+            params[self._param_keys(name)] = self._cut_param(name, value)
+        for chunk in chunks(params, self.limits.params_per_call):
+            self._call("log_params", chunk)
+
+    def _cut_param(self, name: str, value: Any) -> Any:
+        limit = self.limits.param_value
+        if limit is None or isinstance(value, (bool, int, float, type(None))) or len(str(value)) <= limit:
+            return value
+        self._warn_once(name, "%s takes %d characters of a parameter: %s is cut.", self.name, limit, name)
+        return cut(str(value), limit)
+
+    def _has(self, operation: str) -> bool:
+        return getattr(type(self), operation) is not getattr(Reporter, operation)
+
+    def _call(self, operation: str, *arguments: Any) -> Any:
+        """The one door to the tracker: it may fail, is counted, and never harms the training."""
+        try:
+            return getattr(self, operation)(*arguments)
+        except Exception as error:
+            self._failures[operation] += 1
+            kind = type(error).__name__
+            reason = redact(str(error))
+            self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
+            return None
+
+    def _warn_once(self, about: Any, message: str, *values: Any) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            logger.warning(message, *values)
+
+    # ---- copies -----------------------------------------------------------------------------------------------
+
+    def is_twin(self, other: Reporter) -> bool:
+        """Whether the other reports to the same place, so that one of the two is enough."""
+        return type(self) is type(other) and self._as_given() == other._as_given()
+
+    def _as_given(self) -> dict[str, Any]:
+        """What the user set, without what a run has added."""
+        names = vars(self).keys() if self._given is None else self._given
+        return {name: value for name, value in vars(self).items() if name in names}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self._as_given().items() if name not in self.handles}
+
+
+def status_of(exception: BaseException | None) -> Status:
+    """What an exception that left a training means for its run."""
+    if isinstance(exception, (KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return "killed"
+    if any(kind.__name__ == "TrialPruned" for kind in type(exception).__mro__):
+        return "pruned"
+    return "failed"
+
+
+def is_disabled() -> bool:
+    """Whether `TRACKSIDE_DISABLED` switches all reporting off."""
+    return os.environ.get("TRACKSIDE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+
+
+_open_reporters: dict[int, weakref.ref[Reporter]] = {}
+
+
+@atexit.register
+def _close_open_reporters() -> None:
+    """A run that is open when the program ends is finished if its training was, else it has failed."""
+    for reference in list(_open_reporters.values()):
+        reporter = reference()
+        if reporter is not None and reporter._seat is not None:
+            reporter.close("finished" if reporter._seat.has_ended or not reporter._seat.has_begun else "failed")
