@@ -142,6 +142,15 @@ class CallbackHandler(TrainerCallback):
             method for method in methods if method is not None and getattr(method, "__func__", None) is not ignored
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_callbacks": list(self._callbacks)}
+        del state["_listeners"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.callbacks = self._callbacks
+
     @property
     def callback_list(self) -> str:
         """The class names of the callbacks, one a line."""

@@ -82,7 +82,7 @@ class ProgressCallback(TrainerCallback):
         if not (self.lines and logs and state.is_world_process_zero):
             return
         line = format_logs(logs, state, self.max_str_len)
-        bar = self.prediction_bar or self.training_bar
+        bar = self.training_bar if self.prediction_bar is None else self.prediction_bar
         if bar is None:
             print(line, flush=True)
         else:

@@ -167,7 +167,8 @@ _KNOWN_SHAPES = re.compile(
 )
 _URL_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-zA-Z][\w+.-]*://)(?P<user>[^\s/@:'\"]*)(?P<password>:[^\s/@'\"]*)?@")
 _ASSIGNMENT = re.compile(
-    r"(?P<key>-{0,2}[A-Za-z][\w.-]*)(?P<gap>['\"]?\s*[:=]\s*|\s+)(?P<quote>['\"]?)(?P<value>[^\s'\",;&}\])]+)"
+    r"(?i)(?<![\w.-])(?P<key>-{0,2}[\w.-]*(?:password|passwd|secret|credentials?|key|token))"
+    r"(?P<gap>['\"]?\s*[:=]\s*|\s+)(?P<quote>['\"]?)(?P<value>[^\s'\",;&}\])]+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 
@@ -253,10 +254,7 @@ def _hide_url(match: re.Match[str]) -> str:
 
 
 def _hide_assignment(match: re.Match[str]) -> str:
-    """Prose may say "the token: x", so only `--option value`, `key=value` and `compound_key: value` count."""
+    """`--option value`, `key=value` and `key: value` count, but prose may well say "next token: x"."""
     key, gap = match["key"], match["gap"]
-    is_option = key.startswith("-")
-    assigns = "=" in gap or (":" in gap and len(_WORDS.findall(key)) > 1)
-    if is_secret_key(key) and (is_option or assigns):
-        return f"{key}{gap}{match['quote']}{REDACTED}"
-    return match[0]
+    assigns = key.startswith("-") or "=" in gap or (":" in gap and key.lower() != "token")
+    return f"{key}{gap}{match['quote']}{REDACTED}" if assigns and is_secret_key(key) else match[0]

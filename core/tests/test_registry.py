@@ -1,0 +1,164 @@
+import importlib.metadata
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training import Notebook
+
+from trackside import Configured, configured, installed, resolve
+from trackside.registry import NotConfiguredError, NotInstalledError, known
+
+
+class Pen(Notebook):
+    name = "pen"
+    is_twin = Notebook.__base__.is_twin
+
+
+class Ink(Pen):
+    name = "red_ink"
+
+
+class Keyless(Pen):
+    name = "keyless"
+
+    def configured(self):
+        return Configured(False, "set KEYLESS_API_KEY")
+
+
+class Absent(Pen):
+    name = "absent"
+    sdk = "a_module_that_is_not_there"
+
+
+@pytest.fixture(autouse=True)
+def _integrations(monkeypatch):
+    """Installed are these, and one that cannot be imported; the umbrella offers one more."""
+    found = [
+        importlib.metadata.EntryPoint(kind.name, f"{__name__}:{kind.__name__}", "trackside.reporters")
+        for kind in (Pen, Ink)
+    ]
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: found if group == "trackside.reporters" else []
+    )
+    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: Metadata())
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    globals()["FOUND"] = found
+
+
+FOUND: list[importlib.metadata.EntryPoint] = []
+
+
+class Metadata:
+    def get_all(self, name):
+        return ["pen", "red-ink", "crayon", "all"]
+
+
+def install(kind, source=None):
+    FOUND.append(
+        importlib.metadata.EntryPoint(kind.name, source or f"{__name__}:{kind.__name__}", "trackside.reporters")
+    )
+
+
+def names(reporters):
+    return [reporter.name for reporter in reporters]
+
+
+@pytest.mark.parametrize("report_to", [None, [], "", "none", ["none"], "NONE", ()])
+def test_nothing_is_nothing(report_to):
+    assert resolve(report_to) == []
+
+
+@pytest.mark.parametrize(
+    "report_to",
+    ["pen", " Pen ", ["pen"], Pen, [Pen], {"pen": {}}, {"pen": None}, "pen,pen", ["pen", "pen"], ["pen", Pen], [Pen()]],
+)
+def test_every_form_means_the_same(report_to):
+    assert [type(reporter) for reporter in resolve(report_to)] == [Pen]
+
+
+@pytest.mark.parametrize("report_to", ["pen,red-ink", ["pen", "red_ink"], "pen, RED_INK", {"pen": {}, "red-ink": {}}])
+def test_order_is_that_of_the_user(report_to):
+    assert names(resolve(report_to)) == ["pen", "red_ink"]
+
+
+@given(st.permutations(["pen", "red_ink", "pen", "none_of_these"][:3]), st.booleans())
+def test_a_string_a_list_and_a_dict_agree(wanted, as_dashes):
+    spelled = [name.replace("_", "-") if as_dashes else name for name in wanted]
+    expected = list(dict.fromkeys(wanted))
+    for form in (",".join(spelled), spelled, tuple(spelled), dict.fromkeys(spelled)):
+        assert names(resolve(form)) == expected
+
+
+def test_options_of_a_dict_reach_the_reporter():
+    (reporter,) = resolve({"pen": {"resume": "new"}})
+    assert reporter.resume == "new"
+    with pytest.raises(TypeError, match="'colour'"):
+        resolve({"pen": {"colour": "red"}})
+
+
+def test_an_instance_wins_over_its_name_and_over_all():
+    given_one = Pen(resume="new")
+    assert resolve(["pen", given_one]) == [given_one]
+    assert resolve([given_one, "pen"]) == [given_one]
+    assert resolve(["all", given_one])[-1] is given_one
+    assert names(resolve(["all", given_one])) == ["red_ink", "pen"]
+
+
+def test_two_instances_that_differ_are_two():
+    assert len(resolve([Pen(resume="new"), Pen()])) == 2
+
+
+def test_all_is_each_that_is_configured_and_never_an_error(caplog):
+    install(Keyless)
+    install(Absent)
+    FOUND.append(importlib.metadata.EntryPoint("broken", "a_module_that_is_not_there:X", "trackside.reporters"))
+    for form in ("all", ["all"]):
+        caplog.clear()
+        reporters = resolve(form)
+        assert names(reporters) == ["pen", "red_ink"]
+        assert not any(reporter.required for reporter in reporters)
+        assert "set KEYLESS_API_KEY" in caplog.text
+        assert "'broken' is installed but broken" in caplog.text
+        assert "absent" not in caplog.text
+
+
+def test_named_reporters_are_required():
+    assert all(reporter.required for reporter in resolve("pen,red_ink"))
+
+
+@pytest.mark.parametrize(
+    ("report_to", "error", "said"),
+    [
+        ("crayon", NotInstalledError, r'\'crayon\'.*installed: .*pen, red_ink.*pip install "trackside\[crayon\]"'),
+        ("pne", ValueError, r"'pne'.*did you mean 'pen'"),
+        ("quill", ValueError, r"nobody knows.*pen, red_ink"),
+        ("none,pen", ValueError, "nothing and for something"),
+        ("keyless", NotConfiguredError, "set KEYLESS_API_KEY"),
+        ("absent", NotInstalledError, "a_module_that_is_not_there.*pip install trackside-absent"),
+        ("broken", ImportError, "installed but broken.*a_module_that_is_not_there"),
+        (5, TypeError, "5"),
+        ([object], TypeError, "object"),
+    ],
+)
+def test_what_cannot_be_had_is_an_error_that_says_what_to_type(report_to, error, said):
+    install(Keyless)
+    install(Absent)
+    FOUND.append(importlib.metadata.EntryPoint("broken", "a_module_that_is_not_there:X", "trackside.reporters"))
+    with pytest.raises(error, match=said):
+        resolve(report_to)
+
+
+def test_nothing_reports_where_reporting_is_switched_off(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_DISABLED", "true")
+    assert resolve("pen") == resolve("all") == []
+
+
+def test_what_is_installed_and_known_can_be_asked():
+    install(Absent)
+    install(Keyless)
+    assert list(installed()) == ["absent", "keyless", "pen", "red_ink"]
+    assert known() == ["absent", "crayon", "keyless", "pen", "red_ink"]
+    assert configured("pen")
+    assert configured("keyless").why == "set KEYLESS_API_KEY"
+    assert "not installed" in configured("absent").why
