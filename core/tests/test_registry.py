@@ -132,7 +132,7 @@ def test_named_reporters_are_required():
     [
         ("crayon", NotInstalledError, r'\'crayon\'.*installed: .*pen, red_ink.*pip install "trackside\[crayon\]"'),
         ("pne", ValueError, r"'pne'.*did you mean 'pen'"),
-        ("quill", ValueError, r"nobody knows.*pen, red_ink"),
+        ("quill", ValueError, r"no integration.*pen, red_ink"),
         ("none,pen", ValueError, "nothing and for something"),
         ("keyless", NotConfiguredError, "set KEYLESS_API_KEY"),
         ("absent", NotInstalledError, "a_module_that_is_not_there.*pip install trackside-absent"),

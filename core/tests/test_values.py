@@ -203,7 +203,8 @@ def test_flattening_never_loses_a_value(values, expand):
 @pytest.mark.parametrize(
     "key",
     ["password", "db_password", "DB-PASSWORD", "clientSecret", "credentials", "aws_credential", "api_key", "passwd",
-     "OPENAI_API_KEY", "wandb/apiKey", "aws_secret_access_key", "private_key", "token", "hub_token", "HF_TOKEN", "--hub-token"],
+     "OPENAI_API_KEY", "wandb/apiKey", "aws_secret_access_key", "private_key", "token", "hub_token", "HF_TOKEN",
+     "--hub-token"],
 )  # fmt: skip
 def test_these_keys_hold_secrets(key):
     assert is_secret_key(key)

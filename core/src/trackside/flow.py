@@ -59,7 +59,8 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
     """Stops training after `early_stopping_patience` evaluations in a row without a better metric.
 
     Better means: better than `state.best_metric` by more than `early_stopping_threshold`. nan is no improvement; with
-    `stop_on_nan` it stops at once. The count is kept in the checkpoints.
+    `stop_on_nan` it stops at once. The count is kept in the checkpoints: a training that was stopped does not go on when
+    it is resumed, unless with more patience.
     """
 
     def __init__(
@@ -85,6 +86,8 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
                 "EarlyStoppingCallback without load_best_model_at_end=True: the model will be that of the last step, "
                 "not the best one."
             )
+        if state.global_step > 0 and self._is_out_of_patience():
+            control.should_training_stop = True
 
     def on_evaluate(
         self,
@@ -103,9 +106,11 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
             self.early_stopping_patience_counter = 0
         else:
             self.early_stopping_patience_counter += 1
-        is_out_of_patience = self.early_stopping_patience_counter >= self.early_stopping_patience
-        if is_out_of_patience or (self.stop_on_nan and math.isnan(value)):
+        if self._is_out_of_patience() or (self.stop_on_nan and math.isnan(value)):
             control.should_training_stop = True
+
+    def _is_out_of_patience(self) -> bool:
+        return self.early_stopping_patience_counter >= self.early_stopping_patience
 
     def _is_improvement(self, value: float, best: float | None, greater_is_better: bool | None) -> bool:
         threshold = self.early_stopping_threshold or 0.0

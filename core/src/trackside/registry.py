@@ -142,8 +142,8 @@ def _class_of(name: str) -> type[Reporter]:
         raise NotInstalledError(
             f"report_to asks for {name!r}, which is not installed (installed: {present}); type: {_install_line(name)}"
         )
-    guess = next((f", did you mean {near!r}" for near in get_close_matches(name, known(), 1)), "")
-    raise ValueError(f"report_to asks for {name!r}, which nobody knows{guess}? Installed: {present}.")
+    guess = "".join(f", did you mean {near!r}?" for near in get_close_matches(name, known(), 1))
+    raise ValueError(f"report_to asks for {name!r}, which is no integration{guess} (installed: {present}).")
 
 
 def _load(point: EntryPoint) -> type[Reporter]:
