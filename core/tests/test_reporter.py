@@ -55,6 +55,22 @@ def test_the_ids_of_the_trackers_travel_in_the_state():
     assert reporter.tracker_id.endswith(carried["run"])
 
 
+def test_two_trackers_of_one_name_keep_an_id_each():
+    class Numbered(Notebook):
+        def start(self, run):
+            super().start(run)
+            return run.tracker_id or f"id-{id(self)}"
+
+    reporters = [Numbered(), Numbered()]
+    loop = Loop(*reporters)
+    loop.begin()
+    carried = [reporter.tracker_id for reporter in reporters]
+    assert list(loop.state.stateful_callbacks["trackside"]["trackers"].values()) == carried
+    again = [Numbered(), Numbered()]
+    Loop(*again).begin(copy.deepcopy(loop.state))
+    assert [reporter.tracker_id for reporter in again] == carried
+
+
 def test_a_state_that_carries_an_id_continues_that_run():
     loop = Loop(Notebook())
     loop.begin()
@@ -562,6 +578,27 @@ def test_errors_of_a_tracker_show_no_secret(caplog):
     assert "hunter2" not in caplog.text
     assert "hf_Ab" not in caplog.text
     assert "refused key ***" in caplog.text
+
+
+# ---- what a person sees --------------------------------------------------------------------------------------------
+
+
+def test_who_reports_is_said_at_the_start_and_how_much_on_request(capsys):
+    class Shown(Notebook):
+        def where(self):
+            return "notebook --open out"
+
+    reporter = Shown()
+    assert reporter.sent() == "notebook: nothing"
+    loop = Loop(reporter)
+    loop.begin()
+    assert capsys.readouterr().err == "Reporting to notebook; see the run with: notebook --open out\n"
+    for step in range(1000):
+        loop.log({"loss": 1.0, "lr": 0.1}, step)
+    loop.end()
+    loop.evaluate({"eval_loss": 1.0})
+    assert reporter.sent() == "notebook: 2,001 values of 3 metrics; see the run with: notebook --open out"
+    assert capsys.readouterr() == ("", "")
 
 
 # ---- options and copies -------------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ class Keys:
             self._taken.add(key)
         return key
 
+    def __len__(self) -> int:
+        return len(self._of_name)
+
     def _make(self, name: str) -> str:
         wanted = self._style(name)
         key = self._forbidden.sub("_", wanted) if self._forbidden else wanted

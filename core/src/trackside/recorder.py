@@ -30,6 +30,8 @@ class Seat:
     """A reporter's place at the sequence of one run, and how far it has come with it."""
 
     recorder: Recorder
+    key: str
+    """The reporter's name, with a number if there are several of one name; the tracker's id is kept under it."""
     position: int
     """The number of the next record that it has not been told of; earlier ones are told or passed over."""
     process: int = field(default_factory=os.getpid)
@@ -85,13 +87,18 @@ class Recorder:
 
     def join(self, reporter: Reporter) -> Seat:
         """A place for a reporter; the record that was written last may be of the event that it is being told of."""
+        namesakes = sum(other.name == reporter.name for other in self._others(reporter))
         self._reporters.append(weakref.ref(reporter))
-        return Seat(self, max(0, self._count - 1))
+        key = f"{reporter.name}-{namesakes + 1}" if namesakes else reporter.name
+        return Seat(self, key, max(0, self._count - 1))
 
     def has_twin(self, reporter: Reporter) -> bool:
         """Whether another reporter reports this run to the same place."""
-        others = (ref() for ref in self._reporters)
-        return any(other is not None and other is not reporter and other.is_twin(reporter) for other in others)
+        return any(other.is_twin(reporter) for other in self._others(reporter))
+
+    def _others(self, reporter: Reporter) -> list[Reporter]:
+        found = (reference() for reference in self._reporters)
+        return [other for other in found if other is not None and other is not reporter]
 
     def tell(
         self,

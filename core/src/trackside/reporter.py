@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from trackside.callbacks import TrainerCallback
+from trackside.console import say
 from trackside.mapping import Keys, KeyStyle, batches, chunks, cut
 from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
@@ -126,6 +127,9 @@ class Reporter(TrainerCallback, ABC):
 
     def detach(self) -> None:
         """Undo what `attach` did."""
+
+    def where(self) -> str | None:
+        """What shows the run to a person: an address or a command. None if the tracker says so itself."""
 
     def configured(self) -> Configured:
         """Whether it can start: told without importing the SDK, without a network, without asking."""
@@ -242,6 +246,7 @@ class Reporter(TrainerCallback, ABC):
         self._metric_keys, self._param_keys = Keys(self.limits, self.key_style), Keys(self.limits)
         self._warned: set[Any] = set()
         self._failures: Counter[str] = Counter()
+        self._sent = 0
         if recorder.has_twin(self):
             seat.is_silent = True
             logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
@@ -265,7 +270,9 @@ class Reporter(TrainerCallback, ABC):
             self._warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
             return
         self.setup(args, state, model, **kwargs)
-        run = replace(seat.recorder.run, step=state.global_step, tracker_id=self.tracker_id or self._carried_id(state))
+        run = replace(
+            seat.recorder.run, step=state.global_step, tracker_id=self.tracker_id or self._carried_id(seat, state)
+        )
         try:
             self.tracker_id = self.start(run)
         except Exception as error:
@@ -274,22 +281,23 @@ class Reporter(TrainerCallback, ABC):
             return
         seat.is_open = True
         _open_reporters[id(self)] = weakref.ref(self)
-        self._carry_id(run, state)
+        self._carry_id(seat, run, state)
         if not seat.was_closed:
+            say(f"Reporting to {self.name}{self._as_hint()}")
             self._send_params(run)
         self._call("attach")
 
-    def _carried_id(self, state: TrainerState) -> str | None:
+    def _carried_id(self, seat: Seat, state: TrainerState) -> str | None:
         """The tracker's id of the run that the loop's state, or the user, wants to continue."""
         if self.resume not in ("auto", "new"):
             return self.resume
-        carried = carried_by(state).get("trackers", {}).get(self.name)
+        carried = carried_by(state).get("trackers", {}).get(seat.key)
         return None if carried is None or self.resume == "new" else str(carried)
 
-    def _carry_id(self, run: Run, state: TrainerState) -> None:
+    def _carry_id(self, seat: Seat, run: Run, state: TrainerState) -> None:
         trackers = dict(carried_by(state).get("trackers", {}))
         if self.tracker_id is not None:
-            trackers[self.name] = self.tracker_id
+            trackers[seat.key] = self.tracker_id
         state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
     def _refused(self, error: Exception) -> None:
@@ -339,6 +347,16 @@ class Reporter(TrainerCallback, ABC):
             logger.warning("%s: %d calls of %s failed, and what they held is missing.", self.name, count, operation)
         self._failures.clear()
 
+    def sent(self) -> str:
+        """One line for a person: how much of the latest run was sent, and what shows it."""
+        if self._seat is None:
+            return f"{self.name}: nothing"
+        return f"{self.name}: {self._sent:,} values of {len(self._metric_keys)} metrics{self._as_hint()}"
+
+    def _as_hint(self) -> str:
+        hint = self.where()
+        return "" if hint is None else f"; see the run with: {hint}"
+
     # ---- records to calls -------------------------------------------------------------------------------------
 
     def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
@@ -358,7 +376,8 @@ class Reporter(TrainerCallback, ABC):
             if record.artifact is not None:
                 self._call("log_artifact", record.artifact)
         for batch in batches(points, self.limits.points_per_call):
-            self._call("log_points", batch)
+            if self._call("log_points", batch):
+                self._sent += sum(len(point.values) for point in batch)
 
     def _sort(self, record: Record) -> tuple[dict[str, int | float], dict[str, int | float]]:
         """The numbers of a record as points and as summary, by the tracker's keys; texts are sent on their own."""
@@ -395,16 +414,17 @@ class Reporter(TrainerCallback, ABC):
     def _has(self, operation: str) -> bool:
         return getattr(type(self), operation) is not getattr(Reporter, operation)
 
-    def _call(self, operation: str, *arguments: Any) -> Any:
-        """The one door to the tracker: it may fail, is counted, and never harms the training."""
+    def _call(self, operation: str, *arguments: Any) -> bool:
+        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training."""
         try:
-            return getattr(self, operation)(*arguments)
+            getattr(self, operation)(*arguments)
+            return True
         except Exception as error:
             self._failures[operation] += 1
             kind = type(error).__name__
             reason = redact(str(error))
             self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
-            return None
+            return False
 
     def _warn_once(self, about: Any, message: str, *values: Any) -> None:
         if about not in self._warned:
