@@ -1,0 +1,793 @@
+"""What every reporter promises, as a suite: `class TestMyTracker(ReporterContract)`."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+
+from trackside import Configured, Reporter, StartError, Status, installed
+from trackside.mapping import Keys
+from trackside.options import options_of
+from trackside.records import STATE_KEY
+from trackside_testkit.guard import Guard
+from trackside_testkit.loop import FakeConfig, FakeLoop, FakeModel
+from trackside_testkit.samples import ANY_VALUE, FINITE, KEYS, NO_NUMBERS, NON_FINITE, SECRETS
+
+Contract = TypeVar("Contract", bound="type[ReporterContract]")
+
+# The operations that a reporter may have, and the part of `Reported` in which each of them leaves its mark.
+PARTS = {
+    "log_points": "points",
+    "log_params": "params",
+    "log_text": "texts",
+    "log_summary": "summary",
+    "log_artifact": "artifacts",
+}
+
+
+@dataclass
+class Reported:
+    """One run as its tracker holds it, under the tracker's own keys. A part that it has no place for is None.
+
+    Attributes:
+        points: the steps and values of each key, in the tracker's order.
+        params: flat, with `/` between the names of nested ones; values as they are kept, if need be as text.
+        texts: the steps and texts of each key.
+        summary: what is one value for the whole run, by key.
+        artifacts: for each artifact by name, the files in it, relative to its folder.
+        status: "running", or how the run has ended.
+    """
+
+    points: Mapping[str, Sequence[tuple[int, float]]] | None
+    params: Mapping[str, Any] | None = None
+    texts: Mapping[str, Sequence[tuple[int, str]]] | None = None
+    summary: Mapping[str, float] | None = None
+    artifacts: Mapping[str, Iterable[str]] | None = None
+    status: str | None = None
+
+    @staticmethod
+    def by_key(rows: Iterable[tuple[str, int, Any]]) -> dict[str, list[tuple[int, Any]]]:
+        """Rows of key, step and value in the form of `points` and `texts`."""
+        found: dict[str, list[tuple[int, Any]]] = {}
+        for key, step, value in rows:
+            found.setdefault(key, []).append((step, value))
+        return found
+
+
+def leave_out(test: str, reason: str) -> Callable[[Contract], Contract]:
+    """Leave one test out of a contract, for a reason that pytest then shows beside it.
+
+    @leave_out("test_a_copy_reports_a_run_of_its_own", "the SDK allows one run in a process")
+    class TestMyTracker(ReporterContract): ...
+    """
+
+    def decorate(contract: Contract) -> Contract:
+        contract.left_out = {**contract.left_out, test: reason}
+        contract._check_left_out()
+        return contract
+
+    return decorate
+
+
+class ReporterContract:
+    """The promises of a reporter. An integration subclasses this in its tests, and says how to read its tracker.
+
+        class TestMyTracker(ReporterContract):
+            reporter_class = MyTrackerCallback
+
+            def read(self):
+                return [Reported(points=run.scalars, params=run.config, status=run.state) for run in fake_sdk.runs]
+
+    Each test runs in an empty folder, `self.folder`, which is also the home and the working directory; a fixture of a
+    subclass that needs it asks for `folder`. The environment variables of the reporter's options are unset. The loop's
+    `output_dir` is `folder/out`.
+
+    A test cannot be overridden. One that does not hold for a tracker is left out with a reason: by `left_out`, or with
+    the decorator `leave_out`.
+
+    Attributes:
+        reporter_class: the class that is tested.
+        left_out: names of tests that do not hold for this tracker, each with the reason.
+        nearest_status: what `Reported.status` says for a status that the tracker does not know.
+        tolerance: the relative error of a number, for trackers that store 32-bit floats.
+    """
+
+    reporter_class: ClassVar[type[Reporter]]
+    left_out: ClassVar[Mapping[str, str]] = {}
+    nearest_status: ClassVar[Mapping[Status, str]] = {}
+    tolerance: ClassVar[float] = 1e-6
+
+    folder: Path
+    around: Path
+
+    # ---- what a subclass says -----------------------------------------------------------------------------------
+
+    def make_reporter(self, **options: Any) -> Reporter:
+        """A reporter that can start in a test: configured, and in need of no network."""
+        return self.reporter_class(**options)
+
+    def read(self) -> list[Reported]:
+        """All runs that the tracker holds by now, in any order; one that is still open with what has arrived of it."""
+        raise NotImplementedError(f"{type(self).__name__} must say in `read` what has arrived at the tracker.")
+
+    # ---- a run from start to end --------------------------------------------------------------------------------
+
+    def test_a_run_arrives_complete_and_in_order(self) -> None:
+        reporter = self.reporter()
+        self.loop(reporter, num_train_epochs=2).train()
+        run = self.only_run(reporter)
+        self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 9)])
+        self.assert_points(run, "grad_norm", [(step, 2 / (step + 1)) for step in range(1, 9)])
+        self.assert_points(run, "eval_loss", [(4, 1 / 5), (8, 1 / 9)])
+        self.assert_points(run, "eval_accuracy", [(4, 0.75), (8, 0.75)])
+
+    def test_all_that_is_sent_can_be_read_back(self) -> None:
+        reporter = self.reporter()
+        self.short_training(self.loop(reporter))
+        run = self.only_run(reporter)
+        unread = [part for operation, part in PARTS.items() if self.has(operation) and getattr(run, part) is None]
+        assert unread == [], f"{self.reporter_class.__name__} sends what `read` does not give back: {unread}"
+
+    def test_arguments_and_the_config_of_the_model_arrive_as_params(self) -> None:
+        reporter = self.reporter()
+        self.short_training(self.loop(reporter, learning_rate=0.125, run_name="blue"))
+        params = self.part(self.only_run(reporter), "params")
+        clean = Keys(reporter.limits)
+        expected = {
+            "learning_rate": 0.125,
+            "run_name": "blue",
+            "hidden_size": 32,
+            "lr_scheduler_kwargs/warmup/steps": 3,
+        }
+        found = {name: str(params.get(clean(name))) for name in expected}
+        assert found == {name: str(value) for name, value in expected.items()}
+
+    def test_a_text_arrives_at_its_step(self) -> None:
+        reporter = self.reporter()
+        self.short_training(self.loop(reporter))
+        texts = self.part(self.only_run(reporter), "texts")
+        assert list(texts.get(self.key("note"), [])) == [(1, "half-way")]
+
+    def test_what_is_logged_once_arrives_as_summary_or_at_the_last_step(self) -> None:
+        reporter = self.reporter()
+        self.loop(reporter, num_train_epochs=1).train()
+        run = self.only_run(reporter)
+        if self.has("log_summary"):
+            summary = self.part(run, "summary")
+            assert summary[self.key("train_loss")] == pytest.approx(0.25, rel=self.tolerance)
+        else:
+            self.assert_points(run, "train_loss", [(4, 0.25)])
+
+    def test_a_checkpoint_arrives_without_the_pickle_of_all_arguments(self) -> None:
+        reporter = self.reporter()
+        self.short_training(self.loop(reporter))
+        artifacts = self.part(self.only_run(reporter), "artifacts")
+        (files,) = (set(files) for name, files in artifacts.items() if "checkpoint-1" in name)
+        assert "trainer_state.json" in files
+        assert "training_args.bin" not in files
+
+    def test_a_prediction_arrives(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter, num_train_epochs=1)
+        loop.train()
+        loop.predict()
+        self.assert_points(self.only_run(reporter), "test_loss", [(4, 1 / 5)])
+
+    def test_what_was_sent_is_readable_once_the_training_has_ended(self) -> None:
+        if not (self.has("flush") or self.reporter_class.reopenable):
+            pytest.skip("what this tracker holds is durable after `finish` only")
+        reporter = self.reporter()
+        self.loop(reporter, num_train_epochs=1).train()
+        (run,) = self.read()
+        self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+
+    # ---- when a run starts and ends -----------------------------------------------------------------------------
+
+    def test_several_trainings_are_several_runs(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter, num_train_epochs=1)
+        for _ in range(3):
+            loop.train()
+        reporter.close()
+        runs = self.read()
+        assert len(runs) == 3
+        for run in runs:
+            self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+
+    def test_two_runs_of_one_name_and_folder_do_not_mix(self) -> None:
+        for _ in range(2):
+            reporter = self.reporter()
+            self.loop(reporter, num_train_epochs=1, run_name="blue").train()
+            reporter.close()
+        runs = self.read()
+        assert len(runs) == 2
+        for run in runs:
+            self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+
+    def test_starting_twice_is_two_runs(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        for value in (1.5, 2.5):
+            loop.fire("on_train_begin")
+            loop.log({"loss": value})
+        loop.fire("on_train_end")
+        reporter.close()
+        assert sorted(self.points_of(run, "loss") for run in self.read()) == [[(0, 1.5)], [(0, 2.5)]]
+
+    def test_ending_twice_closes_a_run_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reporter = self.reporter()
+        finished = self.count(reporter, ["finish"], monkeypatch)
+        loop = self.loop(reporter)
+        loop.train()
+        loop.fire("on_train_end")
+        reporter.close()
+        reporter.close()
+        assert finished == ["finish"]
+        self.only_run(reporter)
+
+    def test_ending_without_a_start_does_nothing(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        loop.fire("on_train_end")
+        loop.fire("on_exception", exception=RuntimeError())
+        reporter.close()
+        assert self.read() == []
+
+    def test_what_is_logged_after_the_end_belongs_to_the_run(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter, num_train_epochs=1)
+        loop.train()
+        loop.log({"late": 9.0})
+        self.assert_points(self.only_run(reporter), "late", [(4, 9.0)])
+
+    def test_an_evaluation_alone_is_a_run(self) -> None:
+        reporter = self.reporter()
+        self.loop(reporter).evaluate()
+        self.assert_points(self.only_run(reporter), "eval_loss", [(0, 1.0)])
+
+    def test_evaluations_before_and_after_a_training_belong_to_its_run(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter, num_train_epochs=1, eval_strategy="no")
+        loop.evaluate()
+        loop.train()
+        loop.evaluate()
+        self.assert_points(self.only_run(reporter), "eval_loss", [(0, 1.0), (4, 1 / 5)])
+
+    def test_a_training_that_came_to_its_end_has_finished(self) -> None:
+        reporter = self.reporter()
+        self.loop(reporter).train()
+        assert self.part(self.only_run(reporter), "status") == self.status("finished")
+
+    @pytest.mark.parametrize(
+        ("exception", "status"),
+        [
+            (RuntimeError("out of memory"), "failed"),
+            (KeyboardInterrupt(), "killed"),
+            (SystemExit(1), "killed"),
+            (type("TrialPruned", (Exception,), {})(), "pruned"),
+        ],
+        ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value,
+    )
+    def test_an_exception_goes_on_and_says_how_the_run_has_ended(
+        self, exception: BaseException, status: Status
+    ) -> None:
+        reporter = self.reporter()
+        with pytest.raises(type(exception)) as raised:
+            self.loop(reporter).train(fail_at=3, exception=exception)
+        assert raised.value is exception
+        run = self.only_run(reporter)
+        self.assert_points(run, "loss", [(1, 1 / 2), (2, 1 / 3)])
+        assert self.part(run, "status") == self.status(status)
+
+    def test_a_failed_run_stays_failed_whatever_is_evaluated_afterwards(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        with pytest.raises(RuntimeError):
+            loop.train(fail_at=3)
+        loop.evaluate()
+        assert self.part(self.only_run(reporter), "status") == self.status("failed")
+
+    def test_a_resumed_training_goes_on_in_its_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = self.reporter()
+        with pytest.raises(RuntimeError):
+            self.loop(first).train(fail_at=7)
+        second = self.reporter()
+        loop = self.loop(second)
+        monkeypatch.setattr(loop, "loss", lambda step: 10.0 * step)
+        loop.train(resume_from=Path(loop.args.output_dir, "checkpoint-4"))
+        second.close()
+        runs = self.read()
+        assert any(self.latest(run, "loss").items() >= {5: 50, 6: 60, 7: 70, 8: 80}.items() for run in runs)
+        if not self.reporter_class.reopenable:
+            pytest.skip("a closed run of this tracker cannot be continued: the rest of the training is another one")
+        (run,) = runs
+        assert self.latest(run, "loss") == pytest.approx(
+            {1: 1 / 2, 2: 1 / 3, 3: 1 / 4, 4: 1 / 5, 5: 50, 6: 60, 7: 70, 8: 80}, rel=self.tolerance
+        )
+
+    def test_a_checkpoint_knows_the_run_also_after_an_evaluation_before_the_training(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        loop.evaluate()
+        loop.train()
+        carried = loop.state.stateful_callbacks[STATE_KEY]
+        assert carried["trackers"].get(reporter.name) == reporter.tracker_id
+
+    def test_a_new_run_is_started_where_the_user_does_not_want_to_resume(self) -> None:
+        first = self.reporter()
+        self.loop(first).train()
+        first.close()
+        second = self.reporter(resume="new")
+        loop = self.loop(second, num_train_epochs=3)
+        loop.train(resume_from=Path(loop.args.output_dir, "checkpoint-8"))
+        second.close()
+        assert sorted(len(self.points_of(run, "loss")) for run in self.read()) == [4, 8]
+
+    # ---- who speaks ---------------------------------------------------------------------------------------------
+
+    def test_other_ranks_are_silent(self) -> None:
+        if self.reporter_class.scope == "every":
+            pytest.skip("every rank reports to this tracker")
+        reporter = self.reporter()
+        loop = self.loop(reporter, rank=8, local_rank=0 if self.reporter_class.scope == "world" else 1)
+        loop.evaluate()
+        loop.train()
+        loop.predict()
+        with pytest.raises(RuntimeError):
+            loop.train(fail_at=3)
+        assert reporter.run is None
+        reporter.close()
+        assert self.read() == []
+        assert list(self.folder.iterdir()) == []
+
+    def test_nothing_is_reported_where_reporting_is_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRACKSIDE_DISABLED", "1")
+        reporter = self.reporter()
+        self.loop(reporter, save_strategy="no").train()
+        reporter.close()
+        assert self.read() == []
+        assert list(self.folder.iterdir()) == []
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+    def test_a_forked_child_reports_nothing_and_leaves_the_run_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reporter = self.reporter()
+        operations = ["start", *PARTS, "flush", "attach", "detach", "finish"]
+        called = self.count(reporter, operations, monkeypatch)
+        loop = self.loop(reporter)
+        loop.fire("on_train_begin")
+        loop.log({"loss": 0.5})
+
+        def use_in_child() -> bool:
+            called.clear()
+            loop.log({"loss": 100.0})
+            loop.fire("on_train_end")
+            reporter.close()
+            return not called
+
+        assert in_forked_child(use_in_child), f"a forked child has called {reporter.name}"
+        loop.log({"loss": 0.25})
+        loop.fire("on_train_end")
+        self.assert_points(self.only_run(reporter), "loss", [(0, 0.5), (0, 0.25)])
+
+    @pytest.mark.parametrize("moment", ["before", "during", "after"])
+    @pytest.mark.parametrize("method", ["pickle", "deepcopy"])
+    def test_a_copy_reports_a_run_of_its_own(self, method: str, moment: str) -> None:
+        clone = copy.deepcopy if method == "deepcopy" else lambda value: pickle.loads(pickle.dumps(value))
+        copies = {}
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        copies["before"] = clone(reporter)
+        loop.fire("on_train_begin")
+        loop.log({"loss": 0.5})
+        copies["during"] = clone(reporter)
+        loop.log({"loss": 0.25})
+        loop.fire("on_train_end")
+        copies["after"] = clone(reporter)
+        reporter.close()
+
+        copied = self._made_here(copies[moment])
+        assert copied.run is None
+        self.loop(copied, num_train_epochs=1).train()
+        copied.close()
+        found = sorted((self.points_of(run, "loss") for run in self.read()), key=len)
+        assert found == [
+            [(0, 0.5), (0, 0.25)],
+            [(step, pytest.approx(1 / (step + 1), rel=self.tolerance)) for step in range(1, 5)],
+        ]
+
+    # ---- values and keys ----------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", FINITE)
+    def test_a_finite_number_arrives_as_it_is(self, kind: str) -> None:
+        value, expected = FINITE[kind]
+        run = self.run_with({"loss": 0.5, "odd": value, "later": 2.5})
+        self.assert_points(run, "odd", [(1, expected)])
+        self.assert_neighbours_of_odd(run)
+
+    @pytest.mark.parametrize("kind", NON_FINITE)
+    def test_a_number_that_is_not_finite_never_arrives_as_one_that_is(self, kind: str) -> None:
+        run = self.run_with({"loss": 0.5, "odd": NON_FINITE[kind], "later": 2.5})
+        found = [value for _, value in self.part(run, "points").get(self.key("odd"), [])]
+        assert not any(abs(value) < float("inf") for value in found)
+        self.assert_neighbours_of_odd(run)
+
+    @pytest.mark.parametrize("kind", NO_NUMBERS)
+    def test_what_is_no_number_harms_nothing(self, kind: str) -> None:
+        run = self.run_with({"loss": 0.5, "odd": NO_NUMBERS[kind], "later": 2.5})
+        self.assert_neighbours_of_odd(run)
+
+    def test_nested_values_and_numbers_as_keys_arrive_flat(self) -> None:
+        run = self.run_with({0: 0.5, "eval_f1": {"cat": 0.75, 1: 0.25}, "curve": [1.5, 2.5]})
+        for name, value in {"0": 0.5, "eval_f1/cat": 0.75, "eval_f1/1": 0.25, "curve/0": 1.5, "curve/1": 2.5}.items():
+            self.assert_points(run, name, [(1, value)])
+
+    def test_any_value_may_be_an_argument(self) -> None:
+        reporter = self.reporter()
+        arguments = {f"{index}": value for index, value in enumerate(ANY_VALUE.values())}
+        model = FakeModel(FakeConfig(anything=arguments, **{key or "empty": 1 for key in KEYS}))
+        loop = self.loop(reporter, model=model, lr_scheduler_kwargs={"anything": list(ANY_VALUE.values()), **arguments})
+        loop.train()
+        self.assert_points(self.only_run(reporter), "loss", [(step, 1 / (step + 1)) for step in range(1, 9)])
+
+    def test_values_under_any_keys_arrive_and_stay_apart(self) -> None:
+        keys = [*KEYS, str(self.around / "absolute")]
+        run = self.run_with({key: float(number) for number, key in enumerate(keys, 1)})
+        points = self.part(run, "points")
+        found = sorted(value for key, found in points.items() for _, value in found if key != self.key("epoch"))
+        assert found == [float(number) for number, _ in enumerate(keys, 1)]
+
+    def test_no_key_leads_out_of_the_folder(self) -> None:
+        keys = [*KEYS, str(self.around / "absolute")]
+        self.run_with({key: 1.5 for key in keys} | {f"text of {key}": "a text" for key in keys})
+        files = [path for path in self.around.rglob("*") if not path.is_dir()]
+        assert [file for file in files if self.folder not in file.parents] == []
+
+    def test_nothing_that_belongs_to_the_loop_is_changed(self) -> None:
+        reporter = self.reporter()
+        loop = self.loop(Guard(reporter), lr_scheduler_kwargs={"nested": {"hub_token": SECRETS["hub_token"]}})
+        loop.evaluate()
+        loop.train()
+        loop.log({key: value for key, value in ANY_VALUE.items()})
+        loop.fire("on_evaluate", metrics={f"eval_{key}": value for key, value in ANY_VALUE.items()})
+        loop.predict()
+        with pytest.raises(RuntimeError):
+            loop.train(fail_at=3)
+
+    # ---- failure ------------------------------------------------------------------------------------------------
+
+    def test_a_tracker_that_the_user_named_and_that_refuses_ends_the_program(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reporter = self.reporter()
+        self.let_fail(reporter, "start", monkeypatch, RuntimeError("there is no such project"))
+        with pytest.raises(StartError, match="there is no such project") as refused:
+            self.loop(reporter).train()
+        sentence = str(refused.value)
+        assert reporter.name in sentence
+        assert sentence.endswith(".")
+        assert "\n" not in sentence
+        assert reporter.run is None
+
+    def test_a_tracker_that_nobody_named_and_that_refuses_is_left_out(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reporter = self.reporter()
+        reporter.required = False
+        self.let_fail(reporter, "start", monkeypatch, RuntimeError("there is no such project"))
+        loop = self.loop(reporter)
+        loop.train()
+        assert loop.state.global_step == 8
+        assert sum("there is no such project" in message for message in caplog.messages) == 1
+
+    def test_a_server_that_cannot_be_reached_ends_nothing(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reporter = self.reporter()
+        self.let_fail(reporter, "start", monkeypatch, ConnectionError("connection refused"))
+        loop = self.loop(reporter)
+        loop.train()
+        assert loop.state.global_step == 8
+        assert sum("connection refused" in message for message in caplog.messages) == 1
+
+    def test_after_a_refusal_the_next_training_starts_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reporter = self.reporter()
+        reporter.required = False
+        self.let_fail(reporter, "start", monkeypatch, RuntimeError("there is no such project"), times=1)
+        loop = self.loop(reporter, num_train_epochs=1)
+        loop.train()
+        loop.train()
+        self.assert_points(self.only_run(reporter), "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+
+    @pytest.mark.parametrize("operation", [*PARTS, "flush", "attach", "detach", "finish"])
+    def test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else(
+        self, operation: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        if not self.has(operation):
+            pytest.skip(f"{self.reporter_class.__name__} has no {operation}")
+        reporter = self.reporter()
+        self.let_fail(reporter, operation, monkeypatch, RuntimeError("the disk is full"))
+        loop = self.loop(reporter)
+        loop.train()
+        loop.log({"note": "half-way"})
+        loop.log({"note": "at the end"})
+        run = self.only_run(reporter)
+        assert loop.state.global_step == 8
+        assert sum("the disk is full" in message and operation in message for message in caplog.messages) == 1
+        for other in (part for name, part in PARTS.items() if name != operation and self.has(name)):
+            assert getattr(run, other), f"{other} were lost because {operation} failed"
+
+    def test_a_batch_that_fails_costs_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reporter = self.reporter()
+        self.let_fail(reporter, "log_points", monkeypatch, TimeoutError("too slow"), times=1)
+        self.loop(reporter).train()
+        self.assert_points(self.only_run(reporter), "loss", [(step, 1 / (step + 1)) for step in range(2, 9)])
+
+    # ---- secrets ------------------------------------------------------------------------------------------------
+
+    def test_no_secret_reaches_the_tracker_a_file_or_the_console(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        secret = SECRETS
+        monkeypatch.setenv("SOME_API_KEY", secret["variable"])
+        monkeypatch.setattr(
+            sys, "argv", ["train.py", "--hub_token", secret["argument"], f"--password={secret['option']}"]
+        )
+        reporter = self.reporter()
+        nested = {
+            "openai": {"api_key": secret["api_key"]},
+            "accounts": [{"password": secret["password"]}],
+            "endpoint": f"https://user:{secret['login']}@host/path",
+            "command": ["--wandb-api-key", secret["option"]],
+            "comment": f"the key is {secret['variable']}",
+        }
+        model = FakeModel(FakeConfig(auth_token=secret["config"]))
+        loop = self.loop(reporter, model=model, hub_token=secret["hub_token"], lr_scheduler_kwargs=nested)
+        loop.fire("on_train_begin")
+        loop.state.global_step = 1
+        loop.log({"note": f"cloned with {secret['text']} and {secret['variable']}", "loss": 0.5})
+        loop.log({"header": f"Authorization: Bearer {secret['bearer']}", "git": nested["endpoint"]})
+        self.let_fail(reporter, "log_points", monkeypatch, RuntimeError(f"401 for {secret['hub_token']}"))
+        loop.log({"loss": 0.25})
+        loop.save()
+        loop.fire("on_exception", exception=RuntimeError(f"401 for {secret['hub_token']}"))
+        reporter.close()
+
+        places = {"the tracker": repr(self.read()), "the console": caplog.text}
+        places |= {str(file): f"{file} {file.read_bytes().decode(errors='replace')}" for file in self.files()}
+        leaks = {f"the {kind} in {place}" for place, text in places.items() for kind in secret if secret[kind] in text}
+        assert leaks == set()
+
+    # ---- the class ----------------------------------------------------------------------------------------------
+
+    def test_importing_the_integration_imports_no_sdk_and_says_nothing(self) -> None:
+        cls = self.reporter_class
+        code = f"import sys, {cls.__module__}\nassert {cls.sdk!r} not in sys.modules, 'the import of {cls.sdk}'"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def test_an_unknown_option_is_a_type_error(self) -> None:
+        with pytest.raises(TypeError, match="no_such_option"):
+            self.make_reporter(no_such_option=1)
+
+    def test_it_says_whether_it_is_configured(self) -> None:
+        assert self.reporter().configured() == Configured(True)
+
+    def test_it_is_registered_under_its_own_name(self) -> None:
+        cls = self.reporter_class
+        package = cls.__module__.partition(".")[0]
+        points = [point for point in installed().values() if point.module.partition(".")[0] == package]
+        if not points and package not in packages_distributions():
+            pytest.skip(f"{cls.__module__} is not installed, so that it has no entry points")
+        assert [point.name for point in points if point.load() is cls] == [cls.name]
+
+    # ---- tools of the tests; also for tests of a subclass -------------------------------------------------------
+
+    def reporter(self, **options: Any) -> Reporter:
+        """A reporter that is closed after the test."""
+        return self._made_here(self.make_reporter(**options))
+
+    def loop(self, callback: Any, **arguments: Any) -> FakeLoop:
+        """A loop of 4 steps an epoch that logs each step, and evaluates and saves after each epoch."""
+        return FakeLoop([callback], output_dir=self.folder / "out", **arguments)
+
+    def short_training(self, loop: FakeLoop, logs: Mapping[Any, Any] | None = None) -> None:
+        """All that can be reported, once, at step 1."""
+        loop.fire("on_train_begin")
+        loop.state.global_step = 1
+        loop.log({"loss": 0.5, "note": "half-way"} if logs is None else dict(logs))
+        loop.save()
+        loop.log({"train_loss": 0.25})
+        loop.fire("on_train_end")
+
+    def run_with(self, logs: Mapping[Any, Any]) -> Reported:
+        """A run that logs `logs` at step 1, as it has arrived."""
+        reporter = self.reporter()
+        loop = self.loop(reporter)
+        loop.fire("on_train_begin")
+        loop.state.global_step = 1
+        loop.log(dict(logs))
+        loop.fire("on_train_end")
+        return self.only_run(reporter)
+
+    def only_run(self, reporter: Reporter) -> Reported:
+        """The one run that the tracker holds, after it was closed."""
+        reporter.close()
+        runs = self.read()
+        assert len(runs) == 1, f"there are {len(runs)} runs, not one"
+        return runs[0]
+
+    def part(self, run: Reported, name: str) -> Any:
+        """A part of a run; a test of what the tracker has no place for ends here."""
+        value = getattr(run, name)
+        if value is None:
+            pytest.skip(f"{self.reporter_class.__name__} has no place for: {name}")
+        return value
+
+    def key(self, name: str) -> str:
+        """The tracker's key for a name in the loop's logs."""
+        return Keys(self.reporter_class.limits, self.reporter_class.key_style)(name)
+
+    def status(self, status: Status) -> str:
+        """What the tracker says for a status."""
+        return self.nearest_status.get(status, status)
+
+    def has(self, operation: str) -> bool:
+        """Whether the reporter has an optional operation."""
+        return getattr(self.reporter_class, operation) is not getattr(Reporter, operation)
+
+    def points_of(self, run: Reported, name: str) -> list[tuple[int, float]]:
+        """The steps and values of a name in the loop's logs."""
+        return list(self.part(run, "points").get(self.key(name), []))
+
+    def latest(self, run: Reported, name: str) -> dict[int, float]:
+        """The value of each step; the last one where there are several."""
+        return dict(self.points_of(run, name))
+
+    def assert_points(self, run: Reported, name: str, expected: list[tuple[int, float]]) -> None:
+        found = self.points_of(run, name)
+        assert found == [(step, pytest.approx(value, rel=self.tolerance)) for step, value in expected], name
+
+    def assert_neighbours_of_odd(self, run: Reported) -> None:
+        self.assert_points(run, "loss", [(1, 0.5)])
+        self.assert_points(run, "later", [(1, 2.5)])
+
+    def files(self) -> list[Path]:
+        """All files in the folder."""
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def let_fail(
+        self,
+        reporter: Reporter,
+        operation: str,
+        monkeypatch: pytest.MonkeyPatch,
+        error: Exception,
+        times: int | None = None,
+    ) -> None:
+        """Let an operation raise, each time or the first few times. What closes something does so nevertheless."""
+        original = getattr(reporter, operation)
+        raised = 0
+
+        def failing(*arguments: Any) -> Any:
+            nonlocal raised
+            if operation in ("flush", "finish", "detach") or raised == times:
+                original(*arguments)
+            if raised != times:
+                raised += 1
+                raise error
+
+        monkeypatch.setattr(reporter, operation, failing)
+
+    def count(self, reporter: Reporter, operations: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """A list to which each call of one of the operations adds its name."""
+        called: list[str] = []
+
+        def counted(operation: str) -> Callable[..., Any]:
+            original = getattr(reporter, operation)
+
+            def call(*arguments: Any) -> Any:
+                called.append(operation)
+                return original(*arguments)
+
+            return call
+
+        for operation in operations:
+            monkeypatch.setattr(reporter, operation, counted(operation))
+        return called
+
+    # ---- how pytest runs it -------------------------------------------------------------------------------------
+
+    @pytest.fixture(autouse=True)
+    def _skip_if_left_out(self, request: pytest.FixtureRequest) -> None:
+        reason = self.left_out.get(request.function.__name__)
+        if reason is not None:
+            pytest.skip(reason)
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _skip_if_left_out: None) -> Path:
+        """An empty folder, deep below one that holds nothing else, as home and working directory."""
+        self.around = tmp_path / "around"
+        self.folder = self.around.joinpath(*"123456", "work")
+        self.folder.mkdir(parents=True)
+        monkeypatch.chdir(self.folder)
+        for home in ("HOME", "USERPROFILE"):
+            monkeypatch.setenv(home, str(self.folder))
+        variables = {option.variable for option in options_of(self.reporter_class).values() if option.variable}
+        for variable in variables | {name for name in os.environ if name.startswith("TRACKSIDE_")}:
+            monkeypatch.delenv(variable, raising=False)
+        return self.folder
+
+    @pytest.fixture(autouse=True)
+    def _reporters(self, folder: Path) -> Iterator[None]:
+        """Those that a test has made, which are closed when it is over."""
+        self._made: list[Reporter] = []
+        yield
+        for reporter in self._made:
+            reporter.close()
+
+    def _made_here(self, reporter: Reporter) -> Reporter:
+        self._made.append(reporter)
+        return reporter
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._check_left_out()
+        overridden = [test for test in contract_tests() if getattr(cls, test) is not getattr(ReporterContract, test)]
+        if overridden:
+            raise TypeError(
+                f"{cls.__name__} overrides {', '.join(overridden)} of the contract; leave out what does not hold, with "
+                'its reason: left_out = {"test_...": "reason"}.'
+            )
+
+    @classmethod
+    def _check_left_out(cls) -> None:
+        for test, reason in cls.left_out.items():
+            if test not in contract_tests():
+                raise TypeError(f"{cls.__name__} leaves out {test!r}, which is no test of the contract.")
+            if not reason.strip():
+                raise TypeError(f"{cls.__name__} leaves out {test!r} without a reason.")
+
+
+def contract_tests() -> list[str]:
+    """The names of all tests of the contract."""
+    return [name for name in vars(ReporterContract) if name.startswith("test_")]
+
+
+def in_forked_child(action: Callable[[], bool], seconds: float = 20) -> bool:
+    """Whether `action` says so in a child process that is forked for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: a fork beside threads, which users do
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if action() else 1
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
