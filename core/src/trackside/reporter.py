@@ -343,9 +343,10 @@ class Reporter(TrainerCallback, ABC):
         if not self.adopted:
             self._call("finish", status)
         self.run = None
-        for operation, count in self._failures.items():
-            logger.warning("%s: %d calls of %s failed, and what they held is missing.", self.name, count, operation)
-        self._failures.clear()
+        if self._failures:
+            failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
+            logger.warning("%s did not take everything; calls that failed: %s.", self.name, failed)
+            self._failures.clear()
 
     def sent(self) -> str:
         """One line for a person: how much of the latest run was sent, and what shows it."""
