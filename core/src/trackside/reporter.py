@@ -231,8 +231,10 @@ class Reporter(TrainerCallback, ABC):
         if seat.recorder is recorder and not seat.has_begun:
             return seat
         self.close("finished" if seat.has_ended else "failed")
-        is_the_same_again = seat.recorder is recorder
-        return self._take_seat(args, state, model, None if is_the_same_again else recorder)
+        if seat.recorder is recorder:  # begun again with the same state: what that carries is of the run before
+            state.stateful_callbacks.pop(STATE_KEY, None)
+            recorder = None
+        return self._take_seat(args, state, model, recorder)
 
     def _take_seat(self, args: Any, state: TrainerState, model: Any, recorder: Recorder | None) -> Seat:
         if self._given is None:
