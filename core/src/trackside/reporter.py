@@ -149,6 +149,8 @@ class Reporter(TrainerCallback, ABC):
             seat = self._take_seat_for_training(args, state, model)
             seat.has_begun = seat.recorder.is_training = True
             self._open(seat, args, state, model, **kwargs)
+            if seat.is_open:
+                self._carry_id(seat, state)
 
     def on_log(
         self,
@@ -223,7 +225,7 @@ class Reporter(TrainerCallback, ABC):
     def _take_seat_for_training(self, args: Any, state: TrainerState, model: Any) -> Seat:
         """A seat at the run that begins now: a new run, or the one that an evaluation before it has opened."""
         seat, recorder = self._seat, Recorder.find(state)
-        if recorder is None and seat is not None and not seat.recorder.is_training:
+        if recorder is None and seat is not None and not seat.recorder.is_training and not carried_by(state):
             recorder = seat.recorder
             recorder.belong_to(state)
         if seat is None:
@@ -283,7 +285,7 @@ class Reporter(TrainerCallback, ABC):
             return
         seat.is_open = True
         _open_reporters[id(self)] = weakref.ref(self)
-        self._carry_id(seat, run, state)
+        self._carry_id(seat, state)
         if not seat.was_closed:
             say(f"Reporting to {self.name}{self._as_hint()}")
             self._send_params(run)
@@ -296,7 +298,8 @@ class Reporter(TrainerCallback, ABC):
         carried = carried_by(state).get("trackers", {}).get(seat.key)
         return None if carried is None or self.resume == "new" else str(carried)
 
-    def _carry_id(self, seat: Seat, run: Run, state: TrainerState) -> None:
+    def _carry_id(self, seat: Seat, state: TrainerState) -> None:
+        run = seat.recorder.run
         trackers = dict(carried_by(state).get("trackers", {}))
         if self.tracker_id is not None:
             trackers[seat.key] = self.tracker_id
