@@ -40,6 +40,13 @@ class Seat:
     is_open: bool = False
     was_closed: bool = False
     is_silent: bool = False
+    status: Status = "finished"
+    """With which the run was closed, or will be if nothing else is said."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a training has begun and nobody has told of its end."""
+        return self.has_begun and not self.has_ended
 
 
 @dataclass(frozen=True)

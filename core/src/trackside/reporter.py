@@ -232,7 +232,7 @@ class Reporter(TrainerCallback, ABC):
             return self._take_seat(args, state, model, recorder)
         if seat.recorder is recorder and not seat.has_begun:
             return seat
-        self.close("finished" if seat.has_ended else "failed")
+        self.close("failed" if seat.is_unfinished else None)
         if seat.recorder is recorder:  # begun again with the same state: what that carries is of the run before
             state.stateful_callbacks.pop(STATE_KEY, None)
             recorder = None
@@ -334,11 +334,12 @@ class Reporter(TrainerCallback, ABC):
         if self._seat is not None and self._seat.has_ended and self.reopenable:
             self.close()
 
-    def close(self, status: Status = "finished") -> None:
-        """Close the run, if one is open: for a program that wants it done before it ends."""
+    def close(self, status: Status | None = None) -> None:
+        """Close the run, if one is open, as finished or as it was closed before: for a program that wants it done."""
         seat = self._seat
         if seat is None or not seat.is_open:
             return
+        status = seat.status = status or seat.status
         seat.is_open, seat.was_closed, seat.has_ended = False, True, True
         _open_reporters.pop(id(self), None)
         if seat.process != os.getpid():
@@ -475,4 +476,4 @@ def _close_open_reporters() -> None:
     for reference in list(_open_reporters.values()):
         reporter = reference()
         if reporter is not None and reporter._seat is not None:
-            reporter.close("finished" if reporter._seat.has_ended or not reporter._seat.has_begun else "failed")
+            reporter.close("failed" if reporter._seat.is_unfinished else None)
