@@ -19,7 +19,7 @@ from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
 from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by
 from trackside.state import TrainerControl, TrainerState
-from trackside.values import flatten, redact
+from trackside.values import flatten, redact, scalar
 
 logger = logging.getLogger(__name__)
 
@@ -392,9 +392,9 @@ class Reporter(TrainerCallback, ABC):
         summary: dict[str, int | float] = {}
         for name, value in record.values.items():
             key = self._metric_keys(name)
-            if isinstance(value, (int, float)):
+            if (number := scalar(value)) is not None:
                 is_summary = name in SUMMARY and self._has("log_summary")
-                (summary if is_summary else numbers)[key] = int(value) if isinstance(value, bool) else value
+                (summary if is_summary else numbers)[key] = number
             elif isinstance(value, str) and self._has("log_text"):
                 self._call("log_text", key, cut(value, self.limits.text), record.step, record.time)
             else:
