@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trackside.values import describe
+from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class TrainerState:
         """Write the state as standard JSON: whole or not at all, and without encoding old log entries again.
 
         JSON has no nan and no infinity. An infinity is written `1e999`, which every reader takes for one, a nan
-        `"NaN"`.
+        `"NaN"`. In the log history secrets are hidden, since a checkpoint is handed on.
         """
         lines = []
         for spec in sorted(dataclasses.fields(self), key=lambda spec: spec.name):
@@ -158,7 +158,8 @@ class _HistoryLines:
         for entry in history[known:]:
             plain = describe(entry)
             self.entries.append(plain)
-            self.lines.append("    " + _encode(plain))
+            is_numeric = all(isinstance(value, (int, float)) for value in plain.values())
+            self.lines.append("    " + _encode(plain if is_numeric else redact(plain)))
         return "[\n" + ",\n".join(self.lines) + "\n  ]" if self.lines else "[]"
 
     def _unchanged(self, history: list[dict[str, Any]]) -> int:
