@@ -83,13 +83,14 @@ def describe(value: Any) -> Any:
 
     Enums become their value, dataclasses and objects with `to_dict()` dicts, sets sorted lists, arrays of up to 64
     elements lists, larger ones their type and shape, and everything else its own text without memory addresses. nan
-    and the infinities stay floats. What contains itself is named where it comes back.
+    and the infinities stay floats, and an int that no float holds becomes text. What contains itself is named where it
+    comes back.
     """
     return _describe(value, ())
 
 
 def _describe(value: Any, above: tuple[int, ...]) -> Any:
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, float, str):
         return value
     if isinstance(value, Enum):
         return _describe(value.value, above)
