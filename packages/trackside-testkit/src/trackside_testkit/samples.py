@@ -82,6 +82,7 @@ NO_NUMBERS: dict[str, Any] = {
     "an empty text": "",
     "a long text": "long " * 20_000,
     "a text of a number": "1.5",
+    "a file name that is no Unicode": "caf\udce9.txt",
     "bytes": b"\xff\x00",
     "a list": [1, 2.5, "three"],
     "an empty list": [],
