@@ -1,0 +1,5 @@
+"""Reports a training run to TensorBoard, through tensorboardX."""
+
+from trackside_tensorboard.reporter import TensorBoardCallback
+
+__all__ = ["TensorBoardCallback"]
