@@ -112,6 +112,8 @@ class ReporterContract:
 
     folder: Path
     around: Path
+    reporters: list[Reporter]
+    """All that the test has made, copies included."""
 
     # ---- what a subclass says -----------------------------------------------------------------------------------
 
@@ -144,16 +146,10 @@ class ReporterContract:
     def test_arguments_and_the_config_of_the_model_arrive_as_params(self) -> None:
         reporter = self.reporter()
         self.short_training(self.loop(reporter, learning_rate=0.125, run_name="blue"))
-        params = self.part(self.only_run(reporter), "params")
-        clean = Keys(reporter.limits)
-        expected = {
-            "learning_rate": 0.125,
-            "run_name": "blue",
-            "hidden_size": 32,
-            "lr_scheduler_kwargs/warmup/steps": 3,
-        }
-        found = {name: str(params.get(clean(name))) for name in expected}
-        assert found == {name: str(value) for name, value in expected.items()}
+        self.assert_params(
+            self.only_run(reporter),
+            {"learning_rate": 0.125, "run_name": "blue", "hidden_size": 32, "lr_scheduler_kwargs/warmup/steps": 3},
+        )
 
     def test_a_text_arrives_at_its_step(self) -> None:
         reporter = self.reporter()
@@ -399,7 +395,7 @@ class ReporterContract:
         copies["after"] = clone(reporter)
         reporter.close()
 
-        copied = self._made_here(copies[moment])
+        copied = self.closed_later(copies[moment])
         assert copied.run is None
         self.loop(copied, num_train_epochs=1).train()
         copied.close()
@@ -443,7 +439,7 @@ class ReporterContract:
         self.short_training(self.loop(reporter, model=FakeModel(config), lr_scheduler_kwargs=anything, seed=7))
         run = self.only_run(reporter)
         self.assert_points(run, "loss", [(1, 0.5)])
-        assert str(self.part(run, "params").get(Keys(reporter.limits)("seed"))) == "7"
+        self.assert_params(run, {"hidden_size": 32, "anything/0": 3, "seed": 7, "lr_scheduler_kwargs/0": 3})
 
     def test_values_under_any_keys_arrive_and_stay_apart(self) -> None:
         keys = [*KEYS, str(self.around / "absolute")]
@@ -606,7 +602,12 @@ class ReporterContract:
 
     def reporter(self, **options: Any) -> Reporter:
         """A reporter that is closed after the test."""
-        return self._made_here(self.make_reporter(**options))
+        return self.closed_later(self.make_reporter(**options))
+
+    def closed_later(self, reporter: Reporter) -> Reporter:
+        """A reporter that a test has come by otherwise; it is closed after the test too."""
+        self.reporters.append(reporter)
+        return reporter
 
     def loop(self, callback: Any, **arguments: Any) -> FakeLoop:
         """A loop of 4 steps an epoch that logs each step, and evaluates and saves after each epoch."""
@@ -668,6 +669,12 @@ class ReporterContract:
     def assert_points(self, run: Reported, name: str, expected: list[tuple[int, float]]) -> None:
         found: Any = self.points_of(run, name)
         assert found == [(step, pytest.approx(value, rel=self.tolerance)) for step, value in expected], name
+
+    def assert_params(self, run: Reported, expected: Mapping[str, Any]) -> None:
+        """By the names of arguments; a tracker may keep values as text."""
+        params, clean = self.part(run, "params"), Keys(self.reporter_class.limits)
+        found = {name: str(params.get(clean(name))) for name in expected}
+        assert found == {name: str(value) for name, value in expected.items()}
 
     def assert_neighbours_of_odd(self, run: Reported) -> None:
         self.assert_points(run, "loss", [(1, 0.5)])
@@ -740,15 +747,11 @@ class ReporterContract:
 
     @pytest.fixture(autouse=True)
     def _reporters(self, folder: Path) -> Iterator[None]:
-        """Those that a test has made, which are closed when it is over."""
-        self._made: list[Reporter] = []
+        """Close those that the test has made, whatever became of it."""
+        self.reporters = []
         yield
-        for reporter in self._made:
+        for reporter in self.reporters:
             reporter.close()
-
-    def _made_here(self, reporter: Reporter) -> Reporter:
-        self._made.append(reporter)
-        return reporter
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

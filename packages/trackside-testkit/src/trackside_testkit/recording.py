@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,18 +22,20 @@ class RecordingReporter(Reporter):
 
     Attributes:
         calls: all it was told, in order, as pairs of an operation's name and its arguments.
+        ids: its own ids of the runs that were started or continued, one for each `start`.
     """
 
     name = "recording"
     reopenable = True
-    handles = ("calls", "_failing")
+    handles = ("calls", "ids", "_failing")
 
     calls: list[tuple[str, tuple[Any, ...]]]
+    ids: list[str]
     _failing: dict[str, tuple[Exception, bool]]
 
     def __new__(cls, *args: Any, **options: Any) -> RecordingReporter:
         reporter = super().__new__(cls)
-        reporter.calls, reporter._failing = [], {}
+        reporter.calls, reporter.ids, reporter._failing = [], [], {}
         return reporter
 
     def fail(self, operation: str, error: Exception | None = None, *, once: bool = False) -> None:
@@ -47,7 +50,7 @@ class RecordingReporter(Reporter):
 
     @property
     def runs(self) -> list[Run]:
-        """The runs that were started, continued ones once for each time."""
+        """The runs as they were started or continued."""
         return [run for (run,) in self.told("start")]
 
     @property
@@ -90,7 +93,8 @@ class RecordingReporter(Reporter):
     def start(self, run: Run) -> str:
         self._keep("start", run)
         self.run = run
-        return run.tracker_id or run.id
+        self.ids.append(run.tracker_id or uuid.uuid4().hex)
+        return self.ids[-1]
 
     def log_points(self, points: Sequence[Point]) -> None:
         self._keep("log_points", points)
