@@ -87,10 +87,12 @@ def remove_surplus(output_dir: Path, limit: int | None, newest: Path, best: str 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_all_but(output_dir: Path, best: str) -> None:
-    for folder in _checkpoints(output_dir):
-        if folder.resolve() != Path(best).resolve():
-            shutil.rmtree(folder, ignore_errors=True)
+def remove_all_but(output_dir: Path, best: Path) -> None:
+    """Delete all checkpoints but the best one, if that is there."""
+    if best.is_dir():
+        for folder in _checkpoints(output_dir):
+            if folder.resolve() != best.resolve():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------
@@ -163,6 +165,17 @@ def load(file: Path) -> Any:
     return torch.load(file, map_location="cpu", weights_only=True) if file.is_file() else None
 
 
+def load_state(part: Any, saved: Any, file: Path) -> None:
+    """Put a saved state back into an optimizer, schedule or scaler."""
+    try:
+        part.load_state_dict(saved)
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            f"{str(file)!r} is the state of another one than this {type(part).__name__} ({error}); build it as it was "
+            "then, or delete the file to let it start anew."
+        ) from error
+
+
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Load the weights of a checkpoint into `model`, all of them or none.
 
@@ -170,8 +183,9 @@ def load_weights(folder: Path, model: nn.Module) -> None:
         ValueError: they are those of another model.
     """
     saved = load(folder / WEIGHTS_NAME)
-    if saved is None and hasattr(model, "from_pretrained"):
-        saved = model.from_pretrained(folder).state_dict()
+    from_pretrained: Any = getattr(model, "from_pretrained", None)
+    if saved is None and from_pretrained is not None:
+        saved = from_pretrained(folder).state_dict()
     if saved is None:
         raise ValueError(f"{str(folder)!r} has no {WEIGHTS_NAME}; resume from another checkpoint.")
     difference = _difference(saved, model.state_dict())

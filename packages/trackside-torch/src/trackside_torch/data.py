@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -131,27 +131,33 @@ def make_loader(
     return DataLoader(dataset, batch_size, sampler=sampler, drop_last=drop_last, **options)
 
 
-def iterate_epoch(loader: Any, epoch: int, seed: int, rank: int, first_batch: int = 0) -> Iterator[Any]:
+def iterate_epoch(loader: Any, epoch: int, seed: int, rank: int, first_batch: int = 0) -> Generator[Any, None, None]:
     """The batches of one epoch from `first_batch` on, the same ones whether or not the epoch was interrupted.
 
     Batches before it are passed over without being loaded where that changes nothing: not if workers load them, whose
-    random numbers depend on what they loaded before.
+    random numbers depend on what they loaded before. To be closed, which ends the workers of an epoch that is left.
     """
-    sampler = getattr(loader, "sampler", None)
+    sampler: Any = getattr(loader, "sampler", None)
     generator = torch.Generator().manual_seed(seed + epoch + 1_000_003 * rank)
     if isinstance(loader, DataLoader):
         loader.generator = generator
     if isinstance(sampler, RandomSampler):
         sampler.generator = generator
     for part in (loader, sampler, getattr(loader, "dataset", None)):
-        if hasattr(part, "set_epoch"):
-            part.set_epoch(epoch)
+        set_epoch = getattr(part, "set_epoch", None)
+        if set_epoch is not None:
+            set_epoch(epoch)
     if isinstance(sampler, EpochSampler) and loader.num_workers == 0:
         sampler.first_batch, first_batch = first_batch, 0
     batches = iter(loader)
     for _ in itertools.islice(batches, first_batch):
         pass
-    return batches
+    return _until_closed(batches)
+
+
+def _until_closed(batches: Iterator[Any]) -> Generator[Any, None, None]:
+    """Without this, a traceback keeps the iterator, and its workers end only when garbage is collected, late."""
+    yield from batches
 
 
 def length_of(sized: Any) -> int | None:

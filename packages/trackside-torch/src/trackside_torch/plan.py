@@ -44,7 +44,7 @@ class Plan:
             )
         if batches == 0:
             raise ValueError(
-                f"The training data yield no batch: there are {length_of(loader.dataset)} items for batches of "
+                f"The training data yield no batch: there are {_items(loader)} items for batches of "
                 f"{args.per_device_train_batch_size} on {world_size} processes, with "
                 f"dataloader_drop_last={args.dataloader_drop_last}; give more items or smaller batches."
             )
@@ -75,7 +75,9 @@ class Plan:
 def check_is_bounded(dataset: Any, args: TrainingArguments) -> None:
     """Raise a ValueError where neither the data nor `max_steps` say when a training ends."""
     if args.max_steps <= 0 and length_of(dataset) is None:
-        raise ValueError("The training data have no length, so there is no telling how long an epoch is; set max_steps.")
+        raise ValueError(
+            "The training data have no length, so there is no telling how long an epoch is; set max_steps."
+        )
 
 
 def _items(loader: Any) -> int:

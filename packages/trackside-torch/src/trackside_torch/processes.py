@@ -70,13 +70,14 @@ class Processes:
         dist.all_reduce(votes, dist.ReduceOp.MAX)
         return [bool(vote) for vote in votes.tolist()]
 
-    def sum(self, values: torch.Tensor) -> torch.Tensor:
+    def sum(self, values: list[float]) -> list[float]:
         """The sum of everyone's `values`."""
         if self.is_alone:
             return values
-        summed = values.to(self.device, copy=True)
+        summed = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(summed)
-        return summed
+        sums: list[float] = summed.tolist()
+        return sums
 
     def gather(self, value: T) -> list[T]:
         """Everyone's `value`, which can be pickled, in the order of the ranks."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import inspect
 import itertools
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,28 +19,24 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
-from trackside.callbacks import CallbackHandler, TrainerCallback
-from trackside.console import PrinterCallback, ProgressCallback
-from trackside.flow import DefaultFlowCallback, improves, monitored
+from trackside.flow import improves, monitored
 from trackside.state import STATE_NAME, TrainerControl, TrainerState, export_states
-from trackside.values import describe
 from trackside_torch import checkpoints
 from trackside_torch.arguments import TrainingArguments
-from trackside_torch.data import collate, iterate_epoch, length_of, make_loader, map_tensors, move, size_of
+from trackside_torch.data import iterate_epoch, make_loader
+from trackside_torch.evaluator import Evaluator, speed
 from trackside_torch.losses import RunningLoss
 from trackside_torch.plan import Plan, check_is_bounded
-from trackside_torch.prediction import EvalLoopOutput, EvalPrediction, Gathered, PredictionOutput, TrainOutput
-from trackside_torch.processes import Processes
-from trackside_torch.randomness import random_states, restore_random_states, set_seed
+from trackside_torch.prediction import EvalPrediction, TrainOutput
+from trackside_torch.randomness import random_states, restore_random_states
 from trackside_torch.schedules import get_scheduler
 
 logger = logging.getLogger(__name__)
 
 FLAGS = ("should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log")
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Trainer:
+class Trainer(Evaluator):
     """Trains, evaluates and predicts with a PyTorch model, and tells its callbacks of each event.
 
     The model is called with the batch as keyword arguments and returns its loss when it is given labels: under the key
@@ -76,121 +70,28 @@ class Trainer:
     ) -> None:
         if model is None:
             raise ValueError("A Trainer needs a model; pass model=...")
-        self.args = args or TrainingArguments()
-        self.processes = Processes.here(self.args.use_cpu)
-        self.processes.join(self.args.ddp_backend, self.args.ddp_timeout)
-        set_seed(self.args.seed)
-
-        self.model = model.to(self.processes.device)
-        self.model_wrapped: nn.Module = self.model
-        self.data_collator = data_collator or collate
+        args = args or TrainingArguments()
         self.train_dataset = train_dataset
-        self.eval_dataset = eval_dataset
-        self.processing_class = processing_class
-        self.compute_metrics = compute_metrics
-        self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
         self.optimizer, self.lr_scheduler = optimizers
-        self._check()
-
-        self._own_scheduler = self.lr_scheduler is None
-        self._autocast, self.scaler = self._make_precision()
-        self._forward_names, self._takes_any_name = _parameters_of(self.model)
-        self.label_names = self.args.label_names or [name for name in self._forward_names if "label" in name]
-        self.label_names = self.label_names or ["labels"]
-
-        self.callback_handler = CallbackHandler(
-            self._all_callbacks(list(callbacks or [])), self.model, processing_class, self.optimizer, self.lr_scheduler
-        )
+        _check(args, train_dataset, eval_dataset, optimizers)
+        super().__init__(
+            model, args, data_collator, eval_dataset, processing_class, compute_metrics, callbacks,
+            preprocess_logits_for_metrics,
+        )  # fmt: skip
         if self.processes.is_first:
-            _make_writable(self.args.output_dir)
-
-        self.control = TrainerControl()
-        self.state = self._new_state()
+            _make_writable(args.output_dir)
+        self.callback_handler.optimizer, self.callback_handler.lr_scheduler = optimizers
+        self.scaler = torch.amp.GradScaler(self.processes.device.type) if args.fp16 else None
         self.is_in_train = False
-        self.current_gradient_accumulation_steps = self.args.gradient_accumulation_steps
-        self._flos = 0.0
-        self._floating_point_ops = getattr(self.model, "floating_point_ops", None)
+        self.current_gradient_accumulation_steps = args.gradient_accumulation_steps
+        self._own_scheduler = self.lr_scheduler is None
         self._parameters = list(self.model.parameters())
         self._has_gradients = False
         self._grad_norm: Any = None
         self._learning_rate: Any = None
-        self.control = self.callback_handler.on_init_end(self.args, self.state, self.control)
-
-    def _check(self) -> None:
-        """Refuse what can be known to fail later."""
-        args = self.args
-        if args.eval_strategy != "no" and self.eval_dataset is None:
-            raise ValueError(
-                f'eval_strategy="{args.eval_strategy}", but there is nothing to evaluate on; pass eval_dataset=..., or '
-                'set eval_strategy="no".'
-            )
-        if args.save_strategy == "best" and args.metric_for_best_model is None:
-            raise ValueError('save_strategy="best" needs to know what is best; set metric_for_best_model.')
-        if self.train_dataset is not None:
-            check_is_bounded(self.train_dataset, args)
-        if self.optimizer is None and self.lr_scheduler is not None:
-            raise ValueError("A schedule belongs to an optimizer; pass both: optimizers=(optimizer, scheduler).")
-
-    def _all_callbacks(self, own: list[Any]) -> list[Any]:
-        from trackside.registry import resolve
-
-        given = {callback if isinstance(callback, type) else type(callback) for callback in own}
-        reporters = [reporter for reporter in resolve(self.args.report_to) if type(reporter) not in given]
-        console = PrinterCallback if self.args.disable_tqdm else ProgressCallback
-        return [DefaultFlowCallback, *reporters, *own, console]
-
-    def _make_precision(self) -> tuple[Any, Any]:
-        """The context that the forward pass runs in, and the scaler of the loss where there is one."""
-        name = next((name for name in PRECISIONS if getattr(self.args, name)), None)
-        if name is None:
-            return contextlib.nullcontext(), None
-        device = self.processes.device.type
-        scaler = torch.amp.GradScaler(device) if name == "fp16" else None
-        return torch.autocast(device, dtype=PRECISIONS[name]), scaler
-
-    def _new_state(self) -> TrainerState:
-        return TrainerState(
-            train_batch_size=self.args.train_batch_size,
-            is_local_process_zero=self.is_local_process_zero(),
-            is_world_process_zero=self.is_world_process_zero(),
-            stateful_callbacks=self._exportable(),
-        )
-
-    def _exportable(self) -> list[Any]:
-        callbacks = [
-            callback for callback in self.callback_handler.callbacks if callable(getattr(callback, "state", None))
-        ]
-        return [*callbacks, self.control]
-
-    def is_local_process_zero(self) -> bool:
-        return self.processes.is_first_here
-
-    def is_world_process_zero(self) -> bool:
-        return self.processes.is_first
-
-    # ---- callbacks and logs -------------------------------------------------------------------------------------
-
-    def add_callback(self, callback: TrainerCallback | type[TrainerCallback]) -> None:
-        self.callback_handler.add_callback(callback)
-
-    def pop_callback(self, callback: TrainerCallback | type[TrainerCallback]) -> TrainerCallback | None:
-        """Remove and return a callback, or the first one of a class."""
-        popped: TrainerCallback | None = self.callback_handler.pop_callback(callback)
-        return popped
-
-    def remove_callback(self, callback: TrainerCallback | type[TrainerCallback]) -> None:
-        self.callback_handler.remove_callback(callback)
-
-    def log(self, logs: Mapping[str, Any], start_time: float | None = None) -> None:
-        """Add `logs` to the history as plain data, with epoch and step, and tell the callbacks; `logs` is not changed.
-
-        `start_time` is there for overriders that pass it on.
-        """
-        entry: dict[str, Any] = describe(dict(logs))
-        if self.state.epoch is not None:
-            entry["epoch"] = self.state.epoch
-        self.state.log_history.append({**entry, "step": self.state.global_step})
-        self.control = self.callback_handler.on_log(self.args, self.state, self.control, entry)
+        self._flos = 0.0
+        self._floating_point_ops = getattr(self.model, "floating_point_ops", None)
+        self.control = self.callback_handler.on_init_end(args, self.state, self.control)
 
     # ---- data, optimizer, schedule ------------------------------------------------------------------------------
 
@@ -207,45 +108,14 @@ class Trainer:
             **self._loader_options(),
         )
 
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-        """A loader of `eval_dataset`, of the one of that name among several, or of the Trainer's own."""
-        if isinstance(eval_dataset, str):
-            eval_dataset = self.eval_dataset[eval_dataset]
-        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if dataset is None:
-            raise ValueError("There is nothing to evaluate on; pass eval_dataset=... to the Trainer or to evaluate().")
-        drop_last = self.args.dataloader_drop_last
-        options = self._loader_options()
-        return make_loader(dataset, self.args.eval_batch_size, self.processes, drop_last=drop_last, **options)
-
-    def get_test_dataloader(self, test_dataset: Any) -> DataLoader:
-        """A loader of everything in `test_dataset`: predictions are never dropped."""
-        return make_loader(test_dataset, self.args.eval_batch_size, self.processes, **self._loader_options())
-
-    @property
-    def _data_seed(self) -> int:
-        return self.args.seed if self.args.data_seed is None else self.args.data_seed
-
-    def _loader_options(self) -> dict[str, Any]:
-        args = self.args
-        return {
-            "collate_fn": self.data_collator,
-            "num_workers": args.dataloader_num_workers,
-            "pin_memory": args.dataloader_pin_memory and self.processes.device.type == "cuda",
-            "persistent_workers": args.dataloader_persistent_workers,
-            "prefetch_factor": args.dataloader_prefetch_factor,
-        }
-
     def create_optimizer(self) -> Optimizer:
         """AdamW, unless there is an optimizer; weights decay only in parameters of two or more dimensions."""
         if self.optimizer is None:
             args = self.args
-            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-            groups: list[dict[str, Any]] = [{"params": parameters, "weight_decay": 0.0}]
-            if args.weight_decay:
-                matrices = [parameter for parameter in parameters if parameter.ndim >= 2]
-                others = [parameter for parameter in parameters if parameter.ndim < 2]
-                groups = [{"params": matrices, "weight_decay": args.weight_decay}, {**groups[0], "params": others}]
+            trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            decaying = [parameter for parameter in trained if args.weight_decay and parameter.ndim >= 2]
+            others = [parameter for parameter in trained if not args.weight_decay or parameter.ndim < 2]
+            groups = [{"params": decaying, "weight_decay": args.weight_decay}, {"params": others, "weight_decay": 0.0}]
             self.optimizer = torch.optim.AdamW(
                 [group for group in groups if group["params"]],
                 lr=args.learning_rate,
@@ -299,9 +169,10 @@ class Trainer:
         for epoch in range(first_epoch, 0 if is_over else plan.num_train_epochs):
             self.control = self.callback_handler.on_epoch_begin(args, self.state, self.control)
             batches = iterate_epoch(loader, epoch, self._data_seed, self.processes.rank, first_batch)
-            if epoch == first_epoch and checkpoint is not None:
-                self._restore_random_states(checkpoint)
-            self._train_epoch(plan, epoch, batches, first_batch)
+            with contextlib.closing(batches):
+                if epoch == first_epoch and checkpoint is not None:
+                    self._restore_random_states(checkpoint)
+                self._train_epoch(plan, epoch, batches, first_batch)
             first_batch = 0
             if self._agree().should_training_stop:
                 break
@@ -414,24 +285,6 @@ class Trainer:
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         return loss.detach()
 
-    def compute_loss(
-        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        """The mean loss of a batch, or the pair of it and what the model returned; made to be overridden.
-
-        `num_items_in_batch` is there for overriders that know it from `transformers`; it is None.
-        """
-        outputs = model(**self._arguments(inputs))
-        loss = _loss_of(outputs)
-        if loss is None:
-            given = ", ".join(inputs)
-            returned = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
-            raise ValueError(
-                f"{type(self.model).__name__} returned no loss but {returned} when it was given {given}; return it "
-                "under the key 'loss', or override compute_loss."
-            )
-        return (loss, outputs) if return_outputs else loss
-
     def _step_optimizer(self) -> None:
         assert self.optimizer is not None
         args, handler = self.args, self.callback_handler
@@ -481,7 +334,7 @@ class Trainer:
 
     def _store_flos(self) -> None:
         """Add what was counted here since the last time, by all processes."""
-        self.state.total_flos += self.processes.sum(torch.tensor(self._flos, dtype=torch.float64)).item()
+        self.state.total_flos += self.processes.sum([self._flos])[0]
         self._flos = 0.0
 
     # ---- control ------------------------------------------------------------------------------------------------
@@ -566,17 +419,23 @@ class Trainer:
         self._store_flos()
         loss = self._loss.overall()
         samples = plan.num_samples * steps / max(self.state.max_steps, 1)
-        metrics = _speed("train", seconds, samples, steps)
+        metrics = speed("train", seconds, samples, steps)
         metrics |= {"total_flos": self.state.total_flos, "train_loss": loss, "epoch": self.state.epoch}
         self.log(metrics)
+        self._keep_the_best()
+        self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
+        return TrainOutput(self.state.global_step, loss, metrics)
+
+    def _keep_the_best(self) -> None:
+        """Load the best model and delete the other checkpoints, where that is asked for and possible."""
         best = self.state.best_model_checkpoint
-        if best is not None and self.args.load_best_model_at_end:
+        if self.args.load_best_model_at_end and (best is None or not os.path.isdir(best)):
+            logger.warning("There is no checkpoint of the best model to load; the model is that of the last step.")
+        elif self.args.load_best_model_at_end and best is not None:
             checkpoints.load_weights(Path(best), self.model)
         self.processes.wait()
         if best is not None and self.args.save_total_limit == 1 and self.processes.is_first:
-            checkpoints.remove_all_but(Path(self.args.output_dir), best)
-        self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
-        return TrainOutput(self.state.global_step, loss, metrics)
+            checkpoints.remove_all_but(Path(self.args.output_dir), Path(best))
 
     # ---- checkpoints --------------------------------------------------------------------------------------------
 
@@ -633,9 +492,9 @@ class Trainer:
         for part, name in parts:
             saved = checkpoints.load(checkpoint / name) if part is not None else None
             if saved is not None:
-                part.load_state_dict(saved)
+                checkpoints.load_state(part, saved, checkpoint / name)
             elif part is not None:
-                logger.warning("%s has no %s: it starts anew.", checkpoint, name)
+                logger.warning("%s has no %s, so the %s starts anew.", checkpoint, name, type(part).__name__)
 
     def _restore_random_states(self, checkpoint: Path) -> None:
         states = checkpoints.load(checkpoint / checkpoints.random_states_name(self.processes))
@@ -676,182 +535,20 @@ class Trainer:
             self.remove_callback(item)
             self.add_callback(rebuilt)
 
-    # ---- evaluation and prediction ------------------------------------------------------------------------------
 
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, Any]:
-        """The metrics of the model on a dataset, or on each of several by name; they are logged as well.
-
-        Args:
-            eval_dataset: instead of the Trainer's own.
-            ignore_keys: outputs of the model that are no predictions.
-            metric_key_prefix: what the names of the metrics begin with.
-        """
-        datasets = self.eval_dataset if eval_dataset is None else eval_dataset
-        if isinstance(datasets, dict):
-            metrics: dict[str, Any] = {}
-            for name, dataset in datasets.items():
-                metrics |= self.evaluate(dataset, ignore_keys, f"{metric_key_prefix}_{name}")
-            return metrics
-        loader = self.get_eval_dataloader(eval_dataset)
-        loss_only = True if self.compute_metrics is None else None
-        metrics = self._timed_loop(loader, "evaluation", loss_only, ignore_keys, metric_key_prefix).metrics
-        self.log(metrics)
-        if self.state.epoch is not None:
-            metrics["epoch"] = self.state.epoch
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics=dict(metrics))
-        return metrics
-
-    def predict(
-        self, test_dataset: Any, ignore_keys: list[str] | None = None, metric_key_prefix: str = "test"
-    ) -> PredictionOutput:
-        """The predictions of the model on a dataset, and their metrics, which are not logged."""
-        loader = self.get_test_dataloader(test_dataset)
-        output = self._timed_loop(loader, "prediction", None, ignore_keys, metric_key_prefix)
-        metrics = output.metrics
-        self.control = self.callback_handler.on_predict(self.args, self.state, self.control, metrics=dict(metrics))
-        return PredictionOutput(output.predictions, output.label_ids, metrics)
-
-    def _timed_loop(
-        self, loader: Any, description: str, loss_only: bool | None, ignore_keys: list[str] | None, prefix: str
-    ) -> EvalLoopOutput:
-        start_time = time.perf_counter()
-        output = self.evaluation_loop(loader, description, loss_only, ignore_keys, prefix)
-        seconds = time.perf_counter() - start_time
-        steps = math.ceil(output.num_samples / (self.args.eval_batch_size * self.processes.world_size))
-        output.metrics.update(_speed(prefix, seconds, output.num_samples, steps))
-        return output
-
-    def evaluation_loop(
-        self,
-        dataloader: Any,
-        description: str,
-        prediction_loss_only: bool | None = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
-    ) -> EvalLoopOutput:
-        """Go through the data once, and gather predictions and labels unless only the loss is wanted."""
-        if prediction_loss_only is None:
-            prediction_loss_only = self.args.prediction_loss_only
-        # Each process evaluates its share by itself, and may have a batch more than another one.
-        model = self.model_wrapped if self.processes.is_alone else self.model
-        self.processes.share(self.model.buffers())
-        model.eval()
-        self.callback_handler.eval_dataloader = dataloader
-
-        every = self.args.eval_accumulation_steps
-        losses, logits, labels = (Gathered(self.processes, every) for _ in range(3))
-        num_samples = 0
-        for inputs in dataloader:
-            size = size_of(inputs) or 1
-            num_samples += size
-            loss, batch_logits, batch_labels = self.prediction_step(model, inputs, prediction_loss_only, ignore_keys)
-            if batch_logits is not None and self.preprocess_logits_for_metrics is not None:
-                batch_logits = self.preprocess_logits_for_metrics(batch_logits, batch_labels)
-            losses.add(None if loss is None else loss.reshape(1).double().repeat(size))
-            logits.add(batch_logits)
-            labels.add(batch_labels)
-            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-        num_samples = sum(self.processes.gather(num_samples))
-        if num_samples == 0:
-            raise ValueError(f"The data for the {description} yield no batch; give a dataset that is not empty.")
-
-        predictions, label_ids = logits.arrays(), labels.arrays()
-        metrics: dict[str, Any] = {}
-        if self.compute_metrics is not None and predictions is not None and label_ids is not None:
-            metrics = describe(self.compute_metrics(EvalPrediction(predictions, label_ids)))
-        mean_loss = self._mean_loss(losses.arrays())
-        if mean_loss is not None:
-            metrics[f"{metric_key_prefix}_loss"] = mean_loss
-        return EvalLoopOutput(predictions, label_ids, _prefixed(metrics, metric_key_prefix), num_samples)
-
-    def _mean_loss(self, losses: Any) -> float | None:
-        """The mean over all items, of the finite ones only if there are any and the filter is on."""
-        if losses is None:
-            return None
-        values = torch.from_numpy(losses)
-        finite = torch.isfinite(values)
-        return (values[finite] if self.args.logging_nan_inf_filter and finite.any() else values).mean().item()
-
-    def prediction_step(
-        self, model: nn.Module, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
-    ) -> tuple[torch.Tensor | None, Any, Any]:
-        """Loss, predictions and labels of a batch, each None where there is none; made to be overridden."""
-        inputs = self._prepare_inputs(inputs)
-        labels = self._labels_of(inputs)
-        with torch.no_grad(), self._autocast:
-            if labels is None:
-                outputs = model(**self._arguments(inputs))
-                loss = outputs.get("loss") if isinstance(outputs, Mapping) else None
-            else:
-                loss, outputs = self.compute_loss(model, inputs, return_outputs=True)
-        loss = None if loss is None else loss.detach().mean()
-        if prediction_loss_only:
-            return loss, None, None
-        if ignore_keys is None:
-            ignore_keys = getattr(getattr(self.model, "config", None), "keys_to_ignore_at_inference", [])
-        logits = _logits_of(outputs, has_loss=labels is not None, ignored={"loss", *ignore_keys})
-        return loss, map_tensors(torch.Tensor.detach, logits), labels
-
-    # ---- what the model is given --------------------------------------------------------------------------------
-
-    def _prepare_inputs(self, inputs: Any) -> Mapping[str, Any]:
-        """A batch as arguments of the model by name, on its device."""
-        if not isinstance(inputs, Mapping):
-            values = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-            inputs = dict(zip(self._forward_names, values, strict=False))
-        moved: Mapping[str, Any] = inputs if self.processes.device.type == "cpu" else move(inputs, self.processes.device)
-        return moved
-
-    def _arguments(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What `forward` takes of a batch."""
-        if self._takes_any_name or not self.args.remove_unused_columns or self._forward_names.keys() >= inputs.keys():
-            return inputs
-        return {name: value for name, value in inputs.items() if name in self._forward_names}
-
-    def _labels_of(self, inputs: Mapping[str, Any]) -> Any:
-        labels = tuple(inputs.get(name) for name in self.label_names)
-        if any(label is None for label in labels):
-            return None
-        return labels[0] if len(labels) == 1 else labels
-
-
-def _parameters_of(model: nn.Module) -> tuple[dict[str, None], bool]:
-    """The names of the arguments of `forward`, in order, and whether it takes any others."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    names = {parameter.name: None for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    return names, len(names) < len(parameters)
-
-
-def _loss_of(outputs: Any) -> torch.Tensor | None:
-    if isinstance(outputs, Mapping):
-        return outputs.get("loss")
-    first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
-    return first if isinstance(first, torch.Tensor) and first.ndim == 0 else None
-
-
-def _logits_of(outputs: Any, has_loss: bool, ignored: set[str]) -> Any:
-    if isinstance(outputs, Mapping):
-        logits = tuple(value for key, value in outputs.items() if key not in ignored)
-    elif isinstance(outputs, (tuple, list)):
-        logits = tuple(outputs[1:] if has_loss else outputs)
-    else:
-        return outputs
-    return (logits or None) if len(logits) != 1 else logits[0]
-
-
-def _prefixed(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {key if key.startswith(f"{prefix}_") else f"{prefix}_{key}": value for key, value in metrics.items()}
-
-
-def _speed(prefix: str, seconds: float, samples: float, steps: float) -> dict[str, Any]:
-    seconds = max(seconds, 1e-9)
-    return {
-        f"{prefix}_runtime": round(seconds, 4),
-        f"{prefix}_samples_per_second": round(samples / seconds, 3),
-        f"{prefix}_steps_per_second": round(steps / seconds, 3),
-    }
+def _check(args: TrainingArguments, train_dataset: Any, eval_dataset: Any, optimizers: tuple[Any, Any]) -> None:
+    """Refuse what can be known to fail later."""
+    if args.eval_strategy != "no" and eval_dataset is None:
+        raise ValueError(
+            f'eval_strategy="{args.eval_strategy}", but there is nothing to evaluate on; pass eval_dataset=..., or '
+            'set eval_strategy="no".'
+        )
+    if args.save_strategy == "best" and args.metric_for_best_model is None:
+        raise ValueError('save_strategy="best" needs to know what is best; set metric_for_best_model.')
+    if train_dataset is not None:
+        check_is_bounded(train_dataset, args)
+    if optimizers[0] is None and optimizers[1] is not None:
+        raise ValueError("A schedule belongs to an optimizer; pass both: optimizers=(optimizer, scheduler).")
 
 
 def _make_writable(output_dir: str) -> None:
