@@ -2,9 +2,10 @@
 
 import pytest
 from faulty import FAULTY, install
-from in_memory import InMemoryContract
+from in_memory import LIBRARY, Book, InMemoryContract
 
-from trackside_testkit import ReporterContract, leave_out
+from trackside import Reporter
+from trackside_testkit import Reported, ReporterContract, leave_out
 from trackside_testkit.contract import contract_tests
 
 pytest_plugins = ["pytester"]
@@ -15,6 +16,32 @@ class TestInMemory(InMemoryContract):
     def _install(self, tmp_path, monkeypatch):
         install(tmp_path, "in_memory", "in_memory:InMemoryReporter")
         monkeypatch.syspath_prepend(tmp_path)
+
+
+class Plain(Reporter):
+    """As little as a reporter can be: it keeps points, under raw names, of runs that cannot be opened again."""
+
+    name = "plain"
+    key_style = "raw"
+    scope = "node"
+
+    def start(self, run):
+        self.run = Book(run.name)
+        LIBRARY[id(self.run)] = self.run
+
+    def log_points(self, points):
+        for point in points:
+            self.run.points += [(key, point.step, value) for key, value in point.values.items()]
+
+    def finish(self, status):
+        self.run = None
+
+
+class TestPlain(InMemoryContract):
+    reporter_class = Plain
+
+    def read(self):
+        return [Reported(run.points) for run in super().read()]
 
 
 def test_each_broken_promise_is_noticed(pytester):

@@ -5,26 +5,21 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from trackside import Configured, Reporter, StartError, Status, installed
-from trackside.mapping import Keys
-from trackside.options import options_of
+from trackside import Configured, StartError, Status, installed
 from trackside.records import STATE_KEY
 from trackside_testkit.guard import Guard
-from trackside_testkit.loop import FakeConfig, FakeLoop, FakeModel
+from trackside_testkit.loop import FakeConfig, FakeModel
 from trackside_testkit.samples import ANY_VALUE, FINITE, KEYS, NO_NUMBERS, NON_FINITE, SECRETS
+from trackside_testkit.workbench import Workbench, in_forked_child, losses
 
 Contract = TypeVar("Contract", bound="type[ReporterContract]")
 
@@ -36,35 +31,6 @@ PARTS = {
     "log_summary": "summary",
     "log_artifact": "artifacts",
 }
-
-
-@dataclass
-class Reported:
-    """One run as its tracker holds it, under the tracker's own keys. A part that it has no place for is None.
-
-    Attributes:
-        points: the steps and values of each key, in the tracker's order.
-        params: flat, with `/` between the names of nested ones; values as they are kept, if need be as text.
-        texts: the steps and texts of each key.
-        summary: what is one value for the whole run, by key.
-        artifacts: for each artifact by name, the files in it, relative to its folder.
-        status: "running", or how the run has ended.
-    """
-
-    points: Mapping[str, Sequence[tuple[int, float]]] | None
-    params: Mapping[str, Any] | None = None
-    texts: Mapping[str, Sequence[tuple[int, str]]] | None = None
-    summary: Mapping[str, float] | None = None
-    artifacts: Mapping[str, Iterable[str]] | None = None
-    status: str | None = None
-
-    @staticmethod
-    def by_key(rows: Iterable[tuple[str, int, Any]]) -> dict[str, list[tuple[int, Any]]]:
-        """Rows of key, step and value in the form of `points` and `texts`."""
-        found: dict[str, list[tuple[int, Any]]] = {}
-        for key, step, value in rows:
-            found.setdefault(key, []).append((step, value))
-        return found
 
 
 def leave_out(test: str, reason: str) -> Callable[[Contract], Contract]:
@@ -82,7 +48,7 @@ def leave_out(test: str, reason: str) -> Callable[[Contract], Contract]:
     return decorate
 
 
-class ReporterContract:
+class ReporterContract(Workbench):
     """The promises of a reporter. An integration subclasses this in its tests, and says how to read its tracker.
 
         class TestMyTracker(ReporterContract):
@@ -105,25 +71,7 @@ class ReporterContract:
         tolerance: the relative error of a number, for trackers that store 32-bit floats.
     """
 
-    reporter_class: ClassVar[type[Reporter]]
     left_out: ClassVar[Mapping[str, str]] = {}
-    nearest_status: ClassVar[Mapping[Status, str]] = {}
-    tolerance: ClassVar[float] = 1e-6
-
-    folder: Path
-    around: Path
-    reporters: list[Reporter]
-    """All that the test has made, copies included."""
-
-    # ---- what a subclass says -----------------------------------------------------------------------------------
-
-    def make_reporter(self, **options: Any) -> Reporter:
-        """A reporter that can start in a test: configured, and in need of no network."""
-        return self.reporter_class(**options)
-
-    def read(self) -> list[Reported]:
-        """All runs that the tracker holds by now, in any order; one that is still open with what has arrived of it."""
-        raise NotImplementedError(f"{type(self).__name__} must say in `read` what has arrived at the tracker.")
 
     # ---- a run from start to end --------------------------------------------------------------------------------
 
@@ -131,7 +79,7 @@ class ReporterContract:
         reporter = self.reporter()
         self.loop(reporter, num_train_epochs=2).train()
         run = self.only_run(reporter)
-        self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 9)])
+        self.assert_points(run, "loss", losses(1, 8))
         self.assert_points(run, "grad_norm", [(step, 2 / (step + 1)) for step in range(1, 9)])
         self.assert_points(run, "eval_loss", [(4, 1 / 5), (8, 1 / 9)])
         self.assert_points(run, "eval_accuracy", [(4, 0.75), (8, 0.75)])
@@ -188,7 +136,7 @@ class ReporterContract:
         reporter = self.reporter()
         self.loop(reporter, num_train_epochs=1).train()
         (run,) = self.read()
-        self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+        self.assert_points(run, "loss", losses(1, 4))
 
     # ---- when a run starts and ends -----------------------------------------------------------------------------
 
@@ -201,7 +149,7 @@ class ReporterContract:
         runs = self.read()
         assert len(runs) == 3
         for run in runs:
-            self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+            self.assert_points(run, "loss", losses(1, 4))
 
     def test_two_runs_of_one_name_and_folder_do_not_mix(self) -> None:
         for _ in range(2):
@@ -211,7 +159,7 @@ class ReporterContract:
         runs = self.read()
         assert len(runs) == 2
         for run in runs:
-            self.assert_points(run, "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+            self.assert_points(run, "loss", losses(1, 4))
 
     def test_starting_twice_is_two_runs(self) -> None:
         reporter = self.reporter()
@@ -311,8 +259,23 @@ class ReporterContract:
             pytest.skip("a closed run of this tracker cannot be continued: the rest of the training is another one")
         (run,) = runs
         assert self.latest(run, "loss") == pytest.approx(
-            {1: 1 / 2, 2: 1 / 3, 3: 1 / 4, 4: 1 / 5, 5: 50, 6: 60, 7: 70, 8: 80}, rel=self.tolerance
+            {**dict(losses(1, 4)), 5: 50, 6: 60, 7: 70, 8: 80}, rel=self.tolerance
         )
+
+    def test_a_resumed_training_goes_on_in_its_run_also_after_an_evaluation(self) -> None:
+        if not self.reporter_class.reopenable:
+            pytest.skip("a closed run of this tracker cannot be continued")
+        first = self.reporter()
+        with pytest.raises(RuntimeError):
+            self.loop(first).train(fail_at=6)
+        second = self.reporter()
+        loop = self.loop(second)
+        loop.evaluate()
+        loop.train(resume_from=Path(loop.args.output_dir, "checkpoint-4"))
+        second.close()
+        evaluation, training = sorted(self.read(), key=lambda run: len(self.points_of(run, "loss")))
+        self.assert_points(evaluation, "eval_loss", [(0, 1.0)])
+        assert self.latest(training, "loss") == pytest.approx(dict(losses(1, 8)), rel=self.tolerance)
 
     def test_a_checkpoint_knows_the_run_also_after_an_evaluation_before_the_training(self) -> None:
         reporter = self.reporter()
@@ -402,7 +365,7 @@ class ReporterContract:
         found = sorted((self.points_of(run, "loss") for run in self.read()), key=len)
         assert found == [
             [(0, 0.5), (0, 0.25)],
-            [(step, pytest.approx(1 / (step + 1), rel=self.tolerance)) for step in range(1, 5)],
+            [(step, pytest.approx(loss, rel=self.tolerance)) for step, loss in losses(1, 4)],
         ]
 
     # ---- values and keys ----------------------------------------------------------------------------------------
@@ -508,7 +471,7 @@ class ReporterContract:
         loop = self.loop(reporter, num_train_epochs=1)
         loop.train()
         loop.train()
-        self.assert_points(self.only_run(reporter), "loss", [(step, 1 / (step + 1)) for step in range(1, 5)])
+        self.assert_points(self.only_run(reporter), "loss", losses(1, 4))
 
     @pytest.mark.parametrize("operation", [*PARTS, "flush", "attach", "detach", "finish"])
     def test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else(
@@ -532,12 +495,12 @@ class ReporterContract:
         reporter = self.reporter()
         self.let_fail(reporter, "log_points", monkeypatch, TimeoutError("too slow"), times=1)
         self.loop(reporter).train()
-        self.assert_points(self.only_run(reporter), "loss", [(step, 1 / (step + 1)) for step in range(2, 9)])
+        self.assert_points(self.only_run(reporter), "loss", losses(2, 8))
 
     # ---- secrets ------------------------------------------------------------------------------------------------
 
     def test_no_secret_reaches_the_tracker_a_file_or_the_console(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
     ) -> None:
         secret = SECRETS
         monkeypatch.setenv("SOME_API_KEY", secret["variable"])
@@ -564,7 +527,7 @@ class ReporterContract:
         loop.fire("on_exception", exception=RuntimeError(f"401 for {secret['hub_token']}"))
         reporter.close()
 
-        places = {"the tracker": repr(self.read()), "the console": caplog.text}
+        places = {"the tracker": repr(self.read()), "the console": caplog.text + "".join(capfd.readouterr())}
         places |= {str(file): f"{file} {file.read_bytes().decode(errors='replace')}" for file in self.files()}
         leaks = {f"the {kind} in {place}" for place, text in places.items() for kind in secret if secret[kind] in text}
         assert leaks == set()
@@ -598,160 +561,13 @@ class ReporterContract:
             pytest.skip(f"{cls.__module__} is not installed, so that it has no entry points")
         assert [point.name for point in points if point.load() is cls] == [cls.name]
 
-    # ---- tools of the tests; also for tests of a subclass -------------------------------------------------------
-
-    def reporter(self, **options: Any) -> Reporter:
-        """A reporter that is closed after the test."""
-        return self.closed_later(self.make_reporter(**options))
-
-    def closed_later(self, reporter: Reporter) -> Reporter:
-        """A reporter that a test has come by otherwise; it is closed after the test too."""
-        self.reporters.append(reporter)
-        return reporter
-
-    def loop(self, callback: Any, **arguments: Any) -> FakeLoop:
-        """A loop of 4 steps an epoch that logs each step, and evaluates and saves after each epoch."""
-        return FakeLoop([callback], output_dir=self.folder / "out", **arguments)
-
-    def short_training(self, loop: FakeLoop, logs: Mapping[Any, Any] | None = None) -> None:
-        """All that can be reported, once, at step 1."""
-        loop.fire("on_train_begin")
-        loop.state.global_step = 1
-        loop.log({"loss": 0.5, "note": "half-way"} if logs is None else dict(logs))
-        loop.save()
-        loop.log({"train_loss": 0.25})
-        loop.fire("on_train_end")
-
-    def run_with(self, logs: Mapping[Any, Any]) -> Reported:
-        """A run that logs `logs` at step 1, as it has arrived."""
-        reporter = self.reporter()
-        loop = self.loop(reporter)
-        loop.fire("on_train_begin")
-        loop.state.global_step = 1
-        loop.log(dict(logs))
-        loop.fire("on_train_end")
-        return self.only_run(reporter)
-
-    def only_run(self, reporter: Reporter) -> Reported:
-        """The one run that the tracker holds, after it was closed."""
-        reporter.close()
-        runs = self.read()
-        assert len(runs) == 1, f"there are {len(runs)} runs, not one"
-        return runs[0]
-
-    def part(self, run: Reported, name: str) -> Any:
-        """A part of a run; a test of what the tracker has no place for ends here."""
-        value = getattr(run, name)
-        if value is None:
-            pytest.skip(f"{self.reporter_class.__name__} has no place for: {name}")
-        return value
-
-    def key(self, name: str) -> str:
-        """The tracker's key for a name in the loop's logs."""
-        return Keys(self.reporter_class.limits, self.reporter_class.key_style)(name)
-
-    def status(self, status: Status) -> str:
-        """What the tracker says for a status."""
-        return self.nearest_status.get(status, status)
-
-    def has(self, operation: str) -> bool:
-        """Whether the reporter has an optional operation."""
-        return getattr(self.reporter_class, operation) is not getattr(Reporter, operation)
-
-    def points_of(self, run: Reported, name: str) -> list[tuple[int, float]]:
-        """The steps and values of a name in the loop's logs."""
-        return list(self.part(run, "points").get(self.key(name), []))
-
-    def latest(self, run: Reported, name: str) -> dict[int, float]:
-        """The value of each step; the last one where there are several."""
-        return dict(self.points_of(run, name))
-
-    def assert_points(self, run: Reported, name: str, expected: list[tuple[int, float]]) -> None:
-        found: Any = self.points_of(run, name)
-        assert found == [(step, pytest.approx(value, rel=self.tolerance)) for step, value in expected], name
-
-    def assert_params(self, run: Reported, expected: Mapping[str, Any]) -> None:
-        """By the names of arguments; a tracker may keep values as text."""
-        params, clean = self.part(run, "params"), Keys(self.reporter_class.limits)
-        found = {name: str(params.get(clean(name))) for name in expected}
-        assert found == {name: str(value) for name, value in expected.items()}
-
-    def assert_neighbours_of_odd(self, run: Reported) -> None:
-        self.assert_points(run, "loss", [(1, 0.5)])
-        self.assert_points(run, "later", [(1, 2.5)])
-
-    def files(self) -> list[Path]:
-        """All files in the folder."""
-        return sorted(path for path in self.folder.rglob("*") if path.is_file())
-
-    def let_fail(
-        self,
-        reporter: Reporter,
-        operation: str,
-        monkeypatch: pytest.MonkeyPatch,
-        error: Exception,
-        times: int | None = None,
-    ) -> None:
-        """Let an operation raise, each time or the first few times. What closes something does so nevertheless."""
-        original = getattr(reporter, operation)
-        raised = 0
-
-        def failing(*arguments: Any) -> Any:
-            nonlocal raised
-            if operation in ("flush", "finish", "detach") or raised == times:
-                original(*arguments)
-            if raised != times:
-                raised += 1
-                raise error
-
-        monkeypatch.setattr(reporter, operation, failing)
-
-    def count(self, reporter: Reporter, operations: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """A list to which each call of one of the operations adds its name."""
-        called: list[str] = []
-
-        def counted(operation: str) -> Callable[..., Any]:
-            original = getattr(reporter, operation)
-
-            def call(*arguments: Any) -> Any:
-                called.append(operation)
-                return original(*arguments)
-
-            return call
-
-        for operation in operations:
-            monkeypatch.setattr(reporter, operation, counted(operation))
-        return called
-
-    # ---- how pytest runs it -------------------------------------------------------------------------------------
+    # ---- leaving out ------------------------------------------------------------------------------------------------
 
     @pytest.fixture(autouse=True)
     def _skip_if_left_out(self, request: pytest.FixtureRequest) -> None:
         reason = self.left_out.get(request.function.__name__)
         if reason is not None:
             pytest.skip(reason)
-
-    @pytest.fixture(autouse=True, name="folder")
-    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _skip_if_left_out: None) -> Path:
-        """An empty folder, deep below one that holds nothing else, as home and working directory."""
-        self.around = tmp_path / "around"
-        self.folder = self.around.joinpath(*"123456", "work")
-        self.folder.mkdir(parents=True)
-        monkeypatch.chdir(self.folder)
-        for home in ("HOME", "USERPROFILE"):
-            monkeypatch.setenv(home, str(self.folder))
-        variables = {option.variable for option in options_of(self.reporter_class).values() if option.variable}
-        for variable in variables | {name for name in os.environ if name.startswith("TRACKSIDE_")}:
-            monkeypatch.delenv(variable, raising=False)
-        return self.folder
-
-    @pytest.fixture(autouse=True)
-    def _reporters(self, folder: Path) -> Iterator[None]:
-        """Close those that the test has made, whatever became of it."""
-        self.reporters = []
-        yield
-        for reporter in self.reporters:
-            reporter.close()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -775,25 +591,3 @@ class ReporterContract:
 def contract_tests() -> list[str]:
     """The names of all tests of the contract."""
     return [name for name in vars(ReporterContract) if name.startswith("test_")]
-
-
-def in_forked_child(action: Callable[[], bool], seconds: float = 20) -> bool:
-    """Whether `action` says so in a child process that is forked for it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: a fork beside threads, which users do
-        child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if action() else 1
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
