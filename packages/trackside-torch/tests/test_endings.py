@@ -1,3 +1,5 @@
+import multiprocessing
+
 import pytest
 from tiny import At, Items, Net, Told, make_trainer, raiser
 from torch import nn
@@ -63,6 +65,15 @@ def test_the_progress_bar_is_closed_after_an_error():
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     assert progress.training_bar is None
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_the_workers_of_the_data_end_with_the_training_even_while_the_error_is_kept():
+    error = RuntimeError()
+    with pytest.raises(RuntimeError) as kept:
+        make_trainer(callbacks=[At(1, raiser(error))], dataloader_num_workers=1).train()
+    assert kept.value is error
+    assert multiprocessing.active_children() == []
 
 
 def test_a_training_that_ended_in_an_error_can_start_again():

@@ -195,25 +195,12 @@ def test_the_same_seed_gives_the_same_training_and_another_one_another_order():
     assert losses() != losses(seed=1)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_data_loaded_by_workers_give_the_same_training():
     alone, helped = (make_trainer(dataloader_num_workers=workers) for workers in (0, 1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fork", _quiet(__import__("os").fork))
-        alone.train()
-        helped.train()
+    alone.train()
+    helped.train()
     assert same(weights(alone), weights(helped))
-
-
-def _quiet(function):
-    """Python 3.12 warns where a process that has threads forks, as torch's loaders do."""
-    import warnings
-
-    def call():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return function()
-
-    return call
 
 
 class Positional(nn.Module):
