@@ -135,7 +135,8 @@ def test_a_state_object_that_is_used_again_begins_a_new_run_for_all():
     loop.begin(loop.state)
     ids = [[run.id for run in reporter.told("start")] for reporter in reporters]
     assert ids[0] == ids[1]
-    assert len(ids[0]) == 2
+    assert len(set(ids[0])) == 2
+    assert [run.tracker_id for run in reporters[0].told("start")] == [None, None]
 
 
 def test_what_comes_before_a_training_belongs_to_it():
@@ -148,6 +149,35 @@ def test_what_comes_before_a_training_belongs_to_it():
         assert len(reporter.told("start")) == 1
         assert reporter.points == [(0, {"eval/loss": 3.0}), (1, {"train/loss": 1.0})]
     assert reporters[0].told("start")[0].id == reporters[1].told("start")[0].id
+
+
+def test_a_training_that_an_evaluation_came_before_carries_the_ids_of_its_run():
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.evaluate({"eval_loss": 3.0})
+    loop.begin()
+    assert loop.state.stateful_callbacks["trackside"]["trackers"] == {"notebook": reporter.tracker_id}
+
+
+def test_a_state_that_carries_an_id_continues_that_run_also_after_an_evaluation():
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.evaluate({"eval_loss": 3.0})
+    carried = {"run": "r", "name": "n", "trackers": {"notebook": "id-of-r"}}
+    loop.begin(TrainerState(stateful_callbacks={"trackside": carried}))
+    assert [run.tracker_id for run in reporter.told("start")] == [None, "id-of-r"]
+    assert reporter.told("finish") == ["finished"]
+
+
+def test_what_follows_a_failed_training_leaves_it_failed():
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.begin()
+    loop.end(RuntimeError())
+    loop.evaluate({"eval_loss": 3.0})
+    loop.log({"loss": 3.0})
+    reporter.close()
+    assert reporter.told("finish") == ["failed"] * 3
 
 
 def test_what_follows_a_training_reopens_its_run_and_closes_it_again():
@@ -433,6 +463,15 @@ def test_each_kind_of_value_arrives_beside_its_neighbours(caplog):
     ]
     assert reporter.told("log_text") == [("train/phase", "warmup", 3)]
     assert "none is left out" in caplog.text
+
+
+def test_a_number_that_no_float_holds_is_told_as_text():
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.begin()
+    loop.log({"loss": 1.5, "huge": 10**400})
+    assert reporter.points == [(0, {"train/loss": 1.5})]
+    assert reporter.told("log_text") == [("train/huge", str(10**400), 0)]
 
 
 def test_a_value_that_is_not_finite_is_named_once_with_its_step(caplog):

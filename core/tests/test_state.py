@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from trackside import EarlyStoppingCallback, TrainerControl, TrainerState
 from trackside.state import STATE_NAME, export_states
+from trackside.values import redact
 
 
 def refuse(token):
@@ -44,6 +45,14 @@ def test_non_finite_numbers_survive_in_standard_json(tmp_path):
     assert math.isnan(loaded.trial_params["x"][0])
 
 
+def test_secrets_in_logged_texts_are_hidden_in_the_file_and_not_in_the_history(tmp_path):
+    state = TrainerState(log_history=[{"note": "cloned with hf_SECRET1", "nested": {"api_key": "plain"}, "loss": 1.0}])
+    before = json.dumps(state.log_history)
+    loaded = TrainerState.load_from_json(saved(state, tmp_path))
+    assert loaded.log_history == [{"note": "cloned with ***", "nested": {"api_key": "***"}, "loss": 1.0}]
+    assert json.dumps(state.log_history) == before
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text().filter(lambda text: text != "NaN"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -52,11 +61,11 @@ PLAIN = st.recursive(
 
 
 @given(history=st.lists(st.dictionaries(st.text(), PLAIN, max_size=4), max_size=4), best=st.none() | st.floats())
-def test_any_history_comes_back_as_it_was(tmp_path_factory, history, best):
+def test_any_history_comes_back_as_it_was_but_for_secrets(tmp_path_factory, history, best):
     path = saved(TrainerState(log_history=history, best_metric=best), tmp_path_factory.mktemp("state"))
     json.loads(path.read_text(), parse_constant=refuse)
     loaded = TrainerState.load_from_json(path)
-    assert same(loaded.log_history, history)
+    assert same(loaded.log_history, redact(history))
     assert same([loaded.best_metric], [best])
 
 
