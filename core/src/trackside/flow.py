@@ -59,8 +59,8 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
     """Stops training after `early_stopping_patience` evaluations in a row without a better metric.
 
     Better means: better than `state.best_metric` by more than `early_stopping_threshold`. nan is no improvement; with
-    `stop_on_nan` it stops at once. The count is kept in the checkpoints: a training that was stopped does not go on when
-    it is resumed, unless with more patience.
+    `stop_on_nan` it stops at once. The count is kept in the checkpoints: a training that was stopped does not go on
+    when it is resumed, unless with more patience.
     """
 
     def __init__(

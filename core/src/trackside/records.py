@@ -158,5 +158,5 @@ def _params(source: Any) -> dict[str, Any]:
     params = describe(source)
     if not isinstance(params, dict):
         params = describe(getattr(source, "__dict__", {}))
-    public = {key: value for key, value in params.items() if not key.startswith("_")}
-    return redact(public)
+    public: dict[str, Any] = redact({key: value for key, value in params.items() if not key.startswith("_")})
+    return public

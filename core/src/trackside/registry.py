@@ -148,9 +148,10 @@ def _class_of(name: str) -> type[Reporter]:
 
 def _load(point: EntryPoint) -> type[Reporter]:
     try:
-        return point.load()
+        integration: type[Reporter] = point.load()
     except Exception as error:
         raise ImportError(f"The integration {point.name!r} is installed but broken ({error!r}).") from error
+    return integration
 
 
 def _lacks_sdk(reporter: Reporter) -> bool:
