@@ -124,6 +124,8 @@ def demo(session: nox.Session) -> None:
     """Train the example on real data and report it to TensorBoard."""
     install(session, group("demo"))
     session.run("python", "examples/digits.py", "--output-dir", "out/digits", *session.posargs, env=ENVIRONMENT)
+    tensorboard = (Path(session.bin) / "tensorboard").relative_to(ROOT)
+    session.log(f"Look at the curves with: {tensorboard} --logdir out/digits")
 
 
 @nox.session
