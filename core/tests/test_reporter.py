@@ -564,6 +564,18 @@ def test_a_named_tracker_that_refuses_stops_the_program_with_one_sentence():
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+def test_a_run_that_was_half_opened_when_its_tracker_refused_is_none():
+    class Late(Notebook):
+        def start(self, run):
+            super().start(run)
+            raise PermissionError("read only")
+
+    reporter = Late()
+    reporter.required = False
+    Loop(reporter).begin()
+    assert reporter.run is None
+
+
 def test_one_that_was_not_named_is_left_out_with_a_warning(caplog):
     reporter = Notebook(failing=("start",))
     reporter.required = False

@@ -280,7 +280,7 @@ class Reporter(TrainerCallback, ABC):
         try:
             self.tracker_id = self.start(run)
         except Exception as error:
-            seat.is_silent = True
+            seat.is_silent, self.run = True, None
             self._refused(error)
             return
         seat.is_open = True
