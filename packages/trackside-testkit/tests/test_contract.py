@@ -1,8 +1,11 @@
 """The contract holds for a complete reporter, and each of its tests fails for one that breaks its promise."""
 
+from dataclasses import replace
+from types import MappingProxyType
+
 import pytest
 from faulty import FAULTY, install
-from in_memory import LIBRARY, Book, InMemoryContract
+from in_memory import LIBRARY, Book, InMemoryContract, InMemoryReporter
 
 from trackside import Reporter
 from trackside_testkit import Reported, ReporterContract, leave_out
@@ -16,6 +19,23 @@ class TestInMemory(InMemoryContract):
     def _install(self, tmp_path, monkeypatch):
         install(tmp_path, "in_memory", "in_memory:InMemoryReporter")
         monkeypatch.syspath_prepend(tmp_path)
+
+
+class OnceOnly(InMemoryReporter):
+    """A tracker whose runs are closed for good, and which knows two ways to end."""
+
+    reopenable = False
+
+    def start(self, run):
+        return super().start(replace(run, tracker_id=None))
+
+    def finish(self, status):
+        self.run.status = "finished" if status == "finished" else "failed"
+
+
+class TestOnceOnly(InMemoryContract):
+    reporter_class = OnceOnly
+    nearest_status = MappingProxyType({"killed": "failed", "pruned": "failed"})
 
 
 class Plain(Reporter):
