@@ -165,14 +165,17 @@ def test_the_forward_pass_runs_in_half_precision_and_the_weights_stay_whole(prec
 
 
 def test_a_step_that_the_scaler_skips_does_not_move_the_schedule():
-    model = Scripted()
-    model.forward = lambda labels: {"loss": (model.weight * labels).mean()}
-    logs = {"logging_strategy": "steps", "logging_steps": 1}
-    trainer = make_trainer(
-        model, Losses([3e38, 1.0, 1.0]), fp16=True, per_device_train_batch_size=1, max_steps=3, **logs
-    )
+    class Steep(Scripted):
+        """Its gradient is what its labels are."""
+
+        def forward(self, labels):
+            return {"loss": (self.weight * labels).mean()}
+
+    options = {"per_device_train_batch_size": 1, "logging_strategy": "steps", "logging_steps": 1, "learning_rate": 0.3}
+    trainer = make_trainer(Steep, Stream(Losses([3e38, 1.0, 1.0])), fp16=True, max_steps=3, **options)
     trainer.train()
-    assert sorted(logged(trainer, "learning_rate"), reverse=True)[0:2] == [5e-5, 5e-5]
+    assert trainer.state.global_step == 3
+    assert logged(trainer, "learning_rate") == pytest.approx([0.3, 0.3, 0.2])
 
 
 def test_the_model_is_compiled_on_request():
@@ -222,6 +225,23 @@ def test_batches_may_be_tuples_and_so_may_what_a_model_returns():
     )
     trainer.train()
     assert trainer.evaluate()["eval_n"] == 32
+
+
+def test_a_loss_of_ones_own_gets_batches_as_they_are():
+    class Squared(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+            features, targets = inputs
+            outputs = model(features)
+            loss = ((outputs.squeeze(-1) - targets) ** 2).mean()
+            return (loss, outputs) if return_outputs else loss
+
+    data = TensorDataset(torch.randn(16, 3), torch.arange(16.0))
+    seen = []
+    options = {"compute_metrics": lambda p: seen.append((p.predictions.shape, p.label_ids.tolist())) or {}}
+    trainer = make_trainer(lambda: nn.Linear(3, 1), data, data, cls=Squared, **options)
+    assert trainer.train().training_loss > 0
+    assert trainer.evaluate()["eval_loss"] > 0
+    assert seen == [((16, 1), list(range(16)))]
 
 
 def test_a_loss_of_ones_own_is_used_in_training_and_evaluation():

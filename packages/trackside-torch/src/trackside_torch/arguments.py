@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -85,12 +85,14 @@ class TrainingArguments:
     """By default true, unless the name of the metric ends in `loss`."""
 
     ignore_data_skip: bool = False
+    """Resume with the first batch of the epoch that was interrupted, not with the one it had come to."""
     restore_callback_states_from_checkpoint: bool = False
 
     dataloader_drop_last: bool = False
     dataloader_num_workers: int = 0
     dataloader_pin_memory: bool = True
     dataloader_persistent_workers: bool = False
+    """Workers then draw their random numbers on from epoch to epoch, so that a resumed training draws others."""
     dataloader_prefetch_factor: int | None = None
     remove_unused_columns: bool = True
     """Do not pass on to the model what its `forward` does not take."""
@@ -99,7 +101,8 @@ class TrainingArguments:
 
     ddp_backend: str | None = None
     ddp_find_unused_parameters: bool = False
-    ddp_timeout: int = field(default=1800, metadata={"unit": "seconds"})
+    ddp_timeout: int = 1800
+    """Seconds that processes wait for each other."""
 
     def __post_init__(self) -> None:
         self._normalize()

@@ -148,27 +148,32 @@ class Evaluator:
 
     # ---- the model ---------------------------------------------------------------------------------------------------
 
-    def _prepare_inputs(self, inputs: Any) -> Mapping[str, Any]:
-        """A batch as arguments of the model by name, on its device."""
-        if not isinstance(inputs, Mapping):
-            values = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-            inputs = dict(zip(self._forward_names, values, strict=False))
-        moved: Mapping[str, Any] = (
-            inputs if self.processes.device.type == "cpu" else move(inputs, self.processes.device)
-        )
-        return moved
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """A batch on the device of the model."""
+        return inputs if self.processes.device.type == "cpu" else move(inputs, self.processes.device)
 
-    def _arguments(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What `forward` takes of a batch."""
-        if self._takes_any_name or not self.args.remove_unused_columns or self._forward_names.keys() >= inputs.keys():
+    def _named(self, inputs: Any) -> Mapping[str, Any]:
+        """A batch by the names of the arguments of `forward`; a tuple gets them in their order."""
+        if isinstance(inputs, Mapping):
             return inputs
-        return {name: value for name, value in inputs.items() if name in self._forward_names}
+        values = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        return dict(zip(self._forward_names, values, strict=False))
 
-    def _labels_of(self, inputs: Mapping[str, Any]) -> Any:
-        labels = tuple(inputs.get(name) for name in self.label_names)
-        if any(label is None for label in labels):
-            return None
-        return labels[0] if len(labels) == 1 else labels
+    def _arguments(self, inputs: Any) -> Mapping[str, Any]:
+        """What `forward` takes of a batch."""
+        named = self._named(inputs)
+        if self._takes_any_name or not self.args.remove_unused_columns or self._forward_names.keys() >= named.keys():
+            return named
+        return {name: value for name, value in named.items() if name in self._forward_names}
+
+    def _labels_of(self, inputs: Any) -> Any:
+        """The labels in a batch, None without; the last of a tuple where `forward` has no name for them."""
+        named = self._named(inputs)
+        labels = tuple(named.get(name) for name in self.label_names)
+        if all(label is not None for label in labels):
+            return labels[0] if len(labels) == 1 else labels
+        has_name = any(name in self._forward_names for name in self.label_names)
+        return inputs[-1] if not has_name and isinstance(inputs, (tuple, list)) and len(inputs) > 1 else None
 
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -177,10 +182,11 @@ class Evaluator:
 
         `num_items_in_batch` is there for overriders that know it from `transformers`; it is None.
         """
-        outputs = model(**self._arguments(inputs))
+        arguments = self._arguments(inputs)
+        outputs = model(**arguments)
         loss = _loss_of(outputs)
         if loss is None:
-            given = ", ".join(inputs)
+            given = ", ".join(arguments)
             returned = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
             raise ValueError(
                 f"{type(self.model).__name__} returned no loss but {returned} when it was given {given}; return it "
@@ -309,9 +315,10 @@ class Evaluator:
 
 def _parameters_of(model: nn.Module) -> tuple[dict[str, None], bool]:
     """The names of the arguments of `forward`, in order, and whether it takes any others."""
-    parameters = inspect.signature(model.forward).parameters.values()
-    names = {parameter.name: None for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD}
-    return names, len(names) < len(parameters)
+    kinds = {name: parameter.kind for name, parameter in inspect.signature(model.forward).parameters.items()}
+    unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    names = dict.fromkeys(name for name, kind in kinds.items() if kind not in unnamed)
+    return names, inspect.Parameter.VAR_KEYWORD in kinds.values()
 
 
 def _loss_of(outputs: Any) -> torch.Tensor | None:

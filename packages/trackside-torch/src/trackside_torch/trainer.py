@@ -40,7 +40,7 @@ class Trainer(Evaluator):
     """Trains, evaluates and predicts with a PyTorch model, and tells its callbacks of each event.
 
     The model is called with the batch as keyword arguments and returns its loss when it is given labels: under the key
-    `loss`, as the first of a tuple, or alone. Override `compute_loss` for any other model.
+    `loss`, as the first of a tuple, or alone. For any other model override `compute_loss`; it gets the batch as it is.
 
     Args:
         model: what to train.
@@ -449,7 +449,6 @@ class Trainer(Evaluator):
                 self.processing_class.save_pretrained(folder)
 
     def _save_checkpoint(self) -> None:
-        assert self.optimizer is not None
         self._store_flos()
         output_dir = Path(self.args.output_dir)
         folder = output_dir / f"checkpoint-{self.state.global_step}"
