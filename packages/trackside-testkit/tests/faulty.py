@@ -462,5 +462,7 @@ def install(folder, name, target):
     info = folder / "trackside_in_memory-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trackside-in-memory\nVersion: 1.0\n")
-    (info / "top_level.txt").write_text("in_memory\n")
+    (info / "RECORD").write_text("in_memory/py.typed,,\n")
+    (folder / "in_memory").mkdir()
+    (folder / "in_memory" / "py.typed").touch()
     (info / "entry_points.txt").write_text(f"[trackside.reporters]\n{name} = {target}\n")
