@@ -89,8 +89,10 @@ def test_the_user_may_overrule_what_is_continued(resume, expected):
     loop = Loop(Notebook())
     loop.begin()
     reporter = Notebook(resume=resume)
-    Loop(reporter).begin(loop.state)
-    assert reporter.told("start")[0].tracker_id == expected
+    Loop(reporter).begin(copy.deepcopy(loop.state))
+    (run,) = reporter.told("start")
+    assert run.tracker_id == expected
+    assert (run.id == loop.reporters[0].told("start")[0].id) is (resume != "new")
 
 
 def test_names_of_runs_are_readable_and_differ():

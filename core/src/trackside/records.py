@@ -77,13 +77,12 @@ class Run:
     """A run as a tracker is told of it: who it is, what it was started with, and where it stands.
 
     Attributes:
-        id: unique, made once.
+        id: unique, made once, the same when the run is continued.
         name: readable and unique.
         project: what the user calls the whole of his runs, if he says so.
         args: the arguments of the loop; `model_config` and `peft_config` those of the model. Plain and redacted.
         step: the optimizer step at which it begins now, above 0 after a resume.
         tracker_id: this tracker's own id of the run if it is continued, else None.
-        resume: "auto", "new" or the tracker id that the user wants to continue.
     """
 
     id: str
@@ -117,7 +116,7 @@ class Run:
         output_dir = str(getattr(args, "output_dir", None) or ".")
         trial_name = getattr(state, "trial_name", None)
         return cls(
-            id=carried.get("run") or uuid.uuid4().hex[:12],
+            id=carried.get("run") or new_id(),
             name=carried.get("name") or _name(args, output_dir, trial_name, now),
             output_dir=output_dir,
             project=getattr(args, "project", None),
@@ -139,6 +138,11 @@ def carried_by(state: Any) -> dict[str, Any]:
     """What a state, perhaps read from a checkpoint, knows of its run: `{"run", "name", "trackers": {name: id}}`."""
     carried = state.stateful_callbacks.get(STATE_KEY) if isinstance(state.stateful_callbacks, dict) else None
     return carried if isinstance(carried, dict) else {}
+
+
+def new_id() -> str:
+    """An id for a run: 12 hexadecimal digits."""
+    return uuid.uuid4().hex[:12]
 
 
 def _name(args: Any, output_dir: str, trial_name: str | None, now: float) -> str:

@@ -14,17 +14,15 @@ from typing import Any, ClassVar, Literal
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
-from trackside.mapping import Keys, KeyStyle, batches, chunks, cut
+from trackside.delivery import Delivery
+from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
-from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by
+from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by, new_id
 from trackside.state import TrainerControl, TrainerState
-from trackside.values import flatten, redact, scalar
+from trackside.values import redact
 
 logger = logging.getLogger(__name__)
-
-# What a training logs once, at its end.
-SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
 
 
 class StartError(RuntimeError):
@@ -193,7 +191,7 @@ class Reporter(TrainerCallback, ABC):
     def on_save(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
-        if self._has("log_artifact") and self._reports(args, state, model):
+        if self.has("log_artifact") and self._reports(args, state, model):
             name = f"checkpoint-{state.global_step}"
             path = os.path.join(str(getattr(args, "output_dir", "")), name)
             if os.path.isdir(path):
@@ -247,10 +245,9 @@ class Reporter(TrainerCallback, ABC):
         self._seat = seat = recorder.join(self)
         self.run = self.tracker_id = None
         self.adopted = False
-        self._metric_keys, self._param_keys = Keys(self.limits, self.key_style), Keys(self.limits)
+        self._delivery = Delivery(self)
         self._warned: set[Any] = set()
         self._failures: Counter[str] = Counter()
-        self._sent = 0
         if recorder.has_twin(self):
             seat.is_silent = True
             logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
@@ -274,9 +271,7 @@ class Reporter(TrainerCallback, ABC):
             self._warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
             return
         self.setup(args, state, model, **kwargs)
-        run = replace(
-            seat.recorder.run, step=state.global_step, tracker_id=self.tracker_id or self._carried_id(seat, state)
-        )
+        run = self._run_to_start(seat, state)
         try:
             self.tracker_id = self.start(run)
         except Exception as error:
@@ -288,15 +283,20 @@ class Reporter(TrainerCallback, ABC):
         self._carry_id(seat, state)
         if not seat.was_closed:
             say(f"Reporting to {self.name}{self._as_hint()}")
-            self._send_params(run)
+            self._delivery.send_params(run)
         self._call("attach")
 
-    def _carried_id(self, seat: Seat, state: TrainerState) -> str | None:
-        """The tracker's id of the run that the loop's state, or the user, wants to continue."""
+    def _run_to_start(self, seat: Seat, state: TrainerState) -> Run:
+        """The run as this tracker is told of it: continued by the id that was kept, carried or asked for, or new."""
+        run = replace(seat.recorder.run, step=state.global_step)
+        if self.tracker_id is not None:
+            return replace(run, tracker_id=self.tracker_id)
         if self.resume not in ("auto", "new"):
-            return self.resume
+            return replace(run, tracker_id=self.resume)
         carried = carried_by(state).get("trackers", {}).get(seat.key)
-        return None if carried is None or self.resume == "new" else str(carried)
+        if carried is None:
+            return run
+        return replace(run, id=new_id()) if self.resume == "new" else replace(run, tracker_id=str(carried))
 
     def _carry_id(self, seat: Seat, state: TrainerState) -> None:
         run = seat.recorder.run
@@ -358,13 +358,13 @@ class Reporter(TrainerCallback, ABC):
         """One line for a person: how much of the latest run was sent, and what shows it."""
         if self._seat is None:
             return f"{self.name}: nothing"
-        return f"{self.name}: {self._sent:,} values of {len(self._metric_keys)} metrics{self._as_hint()}"
+        return f"{self.name}: {self._delivery.sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
 
     def _as_hint(self) -> str:
         hint = self.where()
         return "" if hint is None else f"; see the run with: {hint}"
 
-    # ---- records to calls -------------------------------------------------------------------------------------
+    # ---- the door ---------------------------------------------------------------------------------------------
 
     def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
         if self._seat is not None:
@@ -372,53 +372,11 @@ class Reporter(TrainerCallback, ABC):
             recorder.deliver(self, recorder.tell(self._seat, kind, state, **content))
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Map records, in order, to calls of the tracker."""
-        points = []
-        for record in records:
-            numbers, summary = self._sort(record)
-            if numbers:
-                points.append(Point(numbers, record.step, record.epoch, record.time))
-            if summary:
-                self._call("log_summary", summary)
-            if record.artifact is not None:
-                self._call("log_artifact", record.artifact)
-        for batch in batches(points, self.limits.points_per_call):
-            if self._call("log_points", batch):
-                self._sent += sum(len(point.values) for point in batch)
+        """Bring records of the run, in order, to the tracker."""
+        self._delivery.deliver(records)
 
-    def _sort(self, record: Record) -> tuple[dict[str, int | float], dict[str, int | float]]:
-        """The numbers of a record as points and as summary, by the tracker's keys; texts are sent on their own."""
-        numbers: dict[str, int | float] = {}
-        summary: dict[str, int | float] = {}
-        for name, value in record.values.items():
-            key = self._metric_keys(name)
-            if (number := scalar(value)) is not None:
-                is_summary = name in SUMMARY and self._has("log_summary")
-                (summary if is_summary else numbers)[key] = number
-            elif isinstance(value, str) and self._has("log_text"):
-                self._call("log_text", key, cut(value, self.limits.text), record.step, record.time)
-            else:
-                kind = type(value).__name__
-                self._warn_once(name, "%s takes no %s: %s is left out.", self.name, kind, name)
-        return numbers, summary
-
-    def _send_params(self, run: Run) -> None:
-        if not self._has("log_params"):
-            return
-        params = {}
-        for name, value in flatten(run.params).items():
-            params[self._param_keys(name)] = self._cut_param(name, value)
-        for chunk in chunks(params, self.limits.params_per_call):
-            self._call("log_params", chunk)
-
-    def _cut_param(self, name: str, value: Any) -> Any:
-        limit = self.limits.param_value
-        if limit is None or isinstance(value, (bool, int, float, type(None))) or len(str(value)) <= limit:
-            return value
-        self._warn_once(name, "%s takes %d characters of a parameter: %s is cut.", self.name, limit, name)
-        return cut(str(value), limit)
-
-    def _has(self, operation: str) -> bool:
+    def has(self, operation: str) -> bool:
+        """Whether the tracker has one of the optional operations."""
         return getattr(type(self), operation) is not getattr(Reporter, operation)
 
     def _call(self, operation: str, *arguments: Any) -> bool:
