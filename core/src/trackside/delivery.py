@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trackside.mapping import Keys, batches, chunks, cut
 from trackside.records import Point, Record, Run
@@ -18,59 +18,64 @@ SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second"
 Numbers = dict[str, "int | float"]
 
 
+class Call(NamedTuple):
+    """One call of one operation of a reporter, with how many values it brings."""
+
+    operation: str
+    arguments: tuple[Any, ...]
+    values: int = 1
+
+
 class Delivery:
-    """Maps the records of one run to a reporter's operations, under the tracker's keys and within its limits."""
+    """Maps the records of one run to calls of a reporter, under the tracker's keys and within its limits."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._limits = reporter.limits
         self._metric_keys = Keys(reporter.limits, reporter.key_style)
         self._param_keys = Keys(reporter.limits)
-        self.sent = 0
-        """The values that the tracker has taken."""
 
     @property
     def metrics(self) -> int:
         """How many metrics the run has."""
         return len(self._metric_keys)
 
-    def deliver(self, records: Sequence[Record]) -> None:
+    def calls(self, records: Sequence[Record]) -> Iterator[Call]:
+        """The calls that bring `records` to the tracker, points in batches."""
         points = []
         for record in records:
-            numbers, summary = self._sort(record)
+            numbers: Numbers = {}
+            summary: Numbers = {}
+            for name, value in record.values.items():
+                key = self._metric_keys(name)
+                if (number := scalar(value)) is not None:
+                    (summary if self._is_summary(name) else numbers)[key] = number
+                elif isinstance(value, str) and self._reporter.has("log_text"):
+                    yield Call("log_text", (key, cut(value, self._limits.text), record.step, record.time))
+                else:
+                    self._leave_out(name, value)
             if numbers:
                 points.append(Point(numbers, record.step, record.epoch, record.time))
             if summary:
-                self._reporter._call("log_summary", summary)
-            if record.artifact is not None:
-                self._reporter._call("log_artifact", record.artifact)
+                yield Call("log_summary", (summary,), len(summary))
+            if record.artifact is not None and self._reporter.has("log_artifact"):
+                yield Call("log_artifact", (record.artifact,))
         for batch in batches(points, self._limits.points_per_call):
-            if self._reporter._call("log_points", batch):
-                self.sent += sum(len(point.values) for point in batch)
+            yield Call("log_points", (batch,), sum(len(point.values) for point in batch))
 
-    def _sort(self, record: Record) -> tuple[Numbers, Numbers]:
-        """The numbers of a record as points and as summary, by the tracker's keys; texts are sent on their own."""
-        reporter = self._reporter
-        numbers: Numbers = {}
-        summary: Numbers = {}
-        for name, value in record.values.items():
-            key = self._metric_keys(name)
-            if (number := scalar(value)) is not None:
-                is_summary = name in SUMMARY and reporter.has("log_summary")
-                (summary if is_summary else numbers)[key] = number
-            elif isinstance(value, str) and reporter.has("log_text"):
-                reporter._call("log_text", key, cut(value, self._limits.text), record.step, record.time)
-            else:
-                kind = type(value).__name__
-                reporter._warn_once(name, "%s takes no %s: %s is left out.", reporter.name, kind, name)
-        return numbers, summary
+    def param_calls(self, run: Run) -> Iterator[Call]:
+        """The calls that bring the parameters of a run to the tracker."""
+        if self._reporter.has("log_params"):
+            params = {self._param_keys(name): self._cut(name, value) for name, value in flatten(run.params).items()}
+            for chunk in chunks(params, self._limits.params_per_call):
+                yield Call("log_params", (chunk,), len(chunk))
 
-    def send_params(self, run: Run) -> None:
-        if not self._reporter.has("log_params"):
-            return
-        params = {self._param_keys(name): self._cut(name, value) for name, value in flatten(run.params).items()}
-        for chunk in chunks(params, self._limits.params_per_call):
-            self._reporter._call("log_params", chunk)
+    def _is_summary(self, name: str) -> bool:
+        return name in SUMMARY and self._reporter.has("log_summary")
+
+    def _leave_out(self, name: str, value: Any) -> None:
+        kind = type(value).__name__
+        self._reporter._warn_once(name, "%s takes no %s: %s is left out.", self._reporter.name, kind, name)
 
     def _cut(self, name: str, value: Any) -> Any:
         limit = self._limits.param_value

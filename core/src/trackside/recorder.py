@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
@@ -49,16 +49,17 @@ class Seat:
         return self.has_begun and not self.has_ended
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(NamedTuple):
     number: int
     event: Any
     """The payload itself, which stands for the event and is held so that no other can take its address; or a tuple."""
-    record: Record
+    kind: Kind
+    step: int
+    written: Any
 
     def is_of(self, kind: Kind, step: int, event: Any) -> bool:
         is_same = self.event is event or (isinstance(event, tuple) and self.event == event)
-        return is_same and self.record.kind == kind and self.record.step == step
+        return is_same and self.kind == kind and self.step == step
 
 
 class Recorder:
@@ -80,6 +81,18 @@ class Recorder:
         self._recent: deque[_Told] = deque(maxlen=WINDOW)
         self._logged: tuple[int, Mapping[str, Any]] = (-1, {})
         self._warned: set[str] = set()
+
+    @classmethod
+    def make(cls, run: Run) -> Recorder:
+        """The recorder of a new run: the one that is installed; with `TRACKSIDE_DELIVERY=inline` this one."""
+        if os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() == "inline":
+            return Recorder(run)
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group="trackside.recorder"):
+            recorder: Recorder = point.load()(run)
+            return recorder
+        return Recorder(run)
 
     @classmethod
     def find(cls, state: TrainerState) -> Recorder | None:
@@ -107,44 +120,82 @@ class Recorder:
         found = (reference() for reference in self._reporters)
         return [other for other in found if other is not None and other is not reporter]
 
+    def open(self, reporter: Reporter, seat: Seat, run: Run) -> None:
+        """Start the run at a reporter's tracker; raises what that raises."""
+        reporter.begin(run, is_reopened=seat.was_closed)
+
     def tell(
         self,
+        reporter: Reporter,
         seat: Seat,
         kind: Kind,
         state: TrainerState,
         values: Mapping[str, Any] | None = None,
         artifact: Artifact | None = None,
         status: Status | None = None,
-    ) -> Record:
-        """The record of an event: recognised, or made now from `values` (the loop's own object) or the rest."""
-        event = values if values is not None else (artifact and artifact.path, status)
-        for told in self._recent:
-            if told.number >= seat.position and told.is_of(kind, state.global_step, event):
-                seat.position = told.number + 1
-                return told.record
-        record = Record(
-            kind, state.global_step, state.epoch, time.time(), self._snapshot(kind, values, state), artifact, status
-        )
-        self._recent.append(_Told(self._count, event, record))
-        self._count += 1
-        seat.position = self._count
-        return record
-
-    def deliver(self, reporter: Reporter, record: Record) -> None:
-        """Hand a record to a reporter that was told of it; here at once."""
+    ) -> None:
+        """An event as a reporter is told of it: `values` is the loop's own object. It is handed on to the tracker."""
+        record = self._record(seat, kind, state, values, artifact, status)
         reporter.deliver((record,))
 
-    def _snapshot(self, kind: Kind, values: Mapping[str, Any] | None, state: TrainerState) -> Mapping[str, Any]:
+    def close(self, reporter: Reporter, seat: Seat, status: Status) -> None:
+        """Close the run at a reporter's tracker, which never raises."""
+        reporter.end(status)
+
+    def _record(
+        self,
+        seat: Seat,
+        kind: Kind,
+        state: TrainerState,
+        values: Mapping[str, Any] | None,
+        artifact: Artifact | None,
+        status: Status | None,
+    ) -> Any:
+        """The record of an event, made now or recognised, as `_write` has returned it."""
+        event = values if values is not None else (artifact and artifact.path, status)
+        step = state.global_step
+        found = None
+        for told in reversed(self._recent):
+            if told.number < seat.position:
+                break
+            if told.is_of(kind, step, event):
+                found = told
+        if found is None:
+            written = self._write(kind, state, values, artifact, status)
+            found = _Told(self._count, event, kind, step, written)
+            self._recent.append(found)
+            self._count += 1
+        if found.number > seat.position:
+            self._pass_over(seat, range(seat.position, found.number))
+        seat.position = found.number + 1
+        return found.written
+
+    def _write(
+        self,
+        kind: Kind,
+        state: TrainerState,
+        values: Mapping[str, Any] | None,
+        artifact: Artifact | None,
+        status: Status | None,
+    ) -> Any:
+        """Make the next record of the sequence."""
+        plain = self._snapshot(kind, values, state.global_step)
+        return Record(kind, state.global_step, state.epoch, time.time(), plain, artifact, status)
+
+    def _pass_over(self, seat: Seat, numbers: range) -> None:
+        """These records are not for the reporter at `seat`, which was not told of them."""
+
+    def _snapshot(self, kind: Kind, values: Mapping[str, Any] | None, step: int) -> Mapping[str, Any]:
         """Values as plain data of their own. Of an evaluation only what the log before it did not hold already."""
         if values is None:
             return {}
         plain = flatten(describe(values), expand=True)
         if any(isinstance(value, str) for value in plain.values()):
             plain = redact(plain)
-        self._warn_of_non_finite(plain, state.global_step)
+        self._warn_of_non_finite(plain, step)
         if kind == "log":
-            self._logged = (state.global_step, plain)
-        elif kind == "evaluate" and self._logged[0] == state.global_step:
+            self._logged = (step, plain)
+        elif kind == "evaluate" and self._logged[0] == step:
             plain = {key: value for key, value in plain.items() if key not in self._logged[1]}
         return plain
 

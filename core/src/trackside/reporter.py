@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
-from trackside.delivery import Delivery
+from trackside.delivery import Call, Delivery
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
@@ -248,6 +248,7 @@ class Reporter(TrainerCallback, ABC):
         self._delivery = Delivery(self)
         self._warned: set[Any] = set()
         self._failures: Counter[str] = Counter()
+        self._sent = 0
         if recorder.has_twin(self):
             seat.is_silent = True
             logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
@@ -271,9 +272,8 @@ class Reporter(TrainerCallback, ABC):
             self._warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
             return
         self.setup(args, state, model, **kwargs)
-        run = self._run_to_start(seat, state)
         try:
-            self.tracker_id = self.start(run)
+            seat.recorder.open(self, seat, self._run_to_start(seat, state))
         except Exception as error:
             seat.is_silent, self.run = True, None
             self._refused(error)
@@ -283,7 +283,6 @@ class Reporter(TrainerCallback, ABC):
         self._carry_id(seat, state)
         if not seat.was_closed:
             say(f"Reporting to {self.name}{self._as_hint()}")
-            self._delivery.send_params(run)
         self._call("attach")
 
     def _run_to_start(self, seat: Seat, state: TrainerState) -> Run:
@@ -323,7 +322,7 @@ class Reporter(TrainerCallback, ABC):
             return
         seat.has_ended = True
         if seat.is_open:
-            seat.recorder.tell(seat, "finished", state, status=status)
+            seat.recorder.tell(self, seat, "finished", state, status=status)
         if self.reopenable or status != "finished":
             self.close(status)
         elif seat.is_open:
@@ -345,6 +344,38 @@ class Reporter(TrainerCallback, ABC):
         if seat.process != os.getpid():
             return
         self._call("detach")
+        seat.recorder.close(self, seat, status)
+
+    def sent(self) -> str:
+        """One line for a person: how much of the latest run was sent, and what shows it."""
+        if self._seat is None:
+            return f"{self.name}: nothing"
+        return f"{self.name}: {self._sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
+
+    def _as_hint(self) -> str:
+        hint = self.where()
+        return "" if hint is None else f"; see the run with: {hint}"
+
+    def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
+        if self._seat is not None:
+            self._seat.recorder.tell(self, self._seat, kind, state, **content)
+
+    # ---- the tracker's side, which may have a thread of its own -----------------------------------------------
+
+    def begin(self, run: Run, is_reopened: bool = False) -> None:
+        """Start a run, or one that was closed before, and send its parameters; raises what `start` raises."""
+        self.tracker_id = self.start(run)
+        if not is_reopened:
+            for call in self._delivery.param_calls(run):
+                self._make(call)
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        """Bring records of the run, in order, to the tracker."""
+        for call in self._delivery.calls(records):
+            self._make(call)
+
+    def end(self, status: Status) -> None:
+        """Finish the run, unless it is the user's own, and say what the tracker has missed."""
         self._call("flush")
         if not self.adopted:
             self._call("finish", status)
@@ -354,26 +385,9 @@ class Reporter(TrainerCallback, ABC):
             logger.warning("%s did not take everything; calls that failed: %s.", self.name, failed)
             self._failures.clear()
 
-    def sent(self) -> str:
-        """One line for a person: how much of the latest run was sent, and what shows it."""
-        if self._seat is None:
-            return f"{self.name}: nothing"
-        return f"{self.name}: {self._delivery.sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
-
-    def _as_hint(self) -> str:
-        hint = self.where()
-        return "" if hint is None else f"; see the run with: {hint}"
-
-    # ---- the door ---------------------------------------------------------------------------------------------
-
-    def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
-        if self._seat is not None:
-            recorder = self._seat.recorder
-            recorder.deliver(self, recorder.tell(self._seat, kind, state, **content))
-
-    def deliver(self, records: Sequence[Record]) -> None:
-        """Bring records of the run, in order, to the tracker."""
-        self._delivery.deliver(records)
+    def _make(self, call: Call) -> None:
+        if self._call(call.operation, *call.arguments) and call.operation == "log_points":
+            self._sent += call.values
 
     def has(self, operation: str) -> bool:
         """Whether the tracker has one of the optional operations."""
