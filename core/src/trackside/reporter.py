@@ -306,7 +306,7 @@ class Reporter(TrainerCallback, ABC):
 
     def _refused(self, error: Exception) -> None:
         reason = redact(f"{type(error).__name__}: {error}")
-        if isinstance(error, OSError) and error.filename is None:  # a network, not a path
+        if self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
             logger.warning("%s cannot start (%s) and is left out.", self.name, reason)
@@ -385,8 +385,19 @@ class Reporter(TrainerCallback, ABC):
             logger.warning("%s did not take everything; calls that failed: %s.", self.name, failed)
             self._failures.clear()
 
+    def is_passing(self, error: Exception) -> bool:
+        """Whether what an operation has raised is a trouble of the moment, so that trying again may help."""
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None:
+            return status == 429 or status >= 500
+        return isinstance(error, OSError) and error.filename is None  # a network, not a path
+
     def _make(self, call: Call) -> None:
-        if self._call(call.operation, *call.arguments) and call.operation == "log_points":
+        if self._call(call.operation, *call.arguments):
+            self._took(call)
+
+    def _took(self, call: Call) -> None:
+        if call.operation == "log_points":
             self._sent += call.values
 
     def has(self, operation: str) -> bool:
@@ -399,11 +410,13 @@ class Reporter(TrainerCallback, ABC):
             getattr(self, operation)(*arguments)
             return True
         except Exception as error:
-            self._failures[operation] += 1
-            kind = type(error).__name__
-            reason = redact(str(error))
-            self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
+            self._failed(operation, error)
             return False
+
+    def _failed(self, operation: str, error: Exception) -> None:
+        self._failures[operation] += 1
+        kind, reason = type(error).__name__, redact(str(error))
+        self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
 
     def _warn_once(self, about: Any, message: str, *values: Any) -> None:
         if about not in self._warned:

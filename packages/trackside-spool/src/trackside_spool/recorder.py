@@ -1,0 +1,211 @@
+"""The recorder that writes first and delivers behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from trackside.recorder import Recorder, Seat
+from trackside.records import Artifact, Kind, Run, Status, new_id
+from trackside.reporter import Reporter
+from trackside.state import TrainerState
+from trackside.values import REDACTED, describe, redact, scalar
+from trackside_spool.courier import Courier
+from trackside_spool.folder import InUseError, RunFolder, Tracker
+from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode
+
+logger = logging.getLogger(__name__)
+
+
+def seconds_of(variable: str, default: float) -> float:
+    """A number of seconds from the environment."""
+    try:
+        return float(os.environ.get(variable, default))
+    except ValueError:
+        return default
+
+
+class SpoolRecorder(Recorder):
+    """Writes each record down before the log call returns, and leaves the rest to a courier for each reporter."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._folder = self._claim()
+        self._journal = Journal(self._folder.journal, self.run)
+        self._count = count_records(self._folder.journal)
+        self._last_offset = self._journal.end
+        self._couriers: dict[str, Courier] = {}
+        self._left_out: dict[str, set[int]] = {}
+        self._numeric: set[type] = {int, float, bool}
+        self._last_log = (-1, b"{}")
+
+    def _claim(self) -> RunFolder:
+        """The run's folder. A run that is live in another process is left to it, and this becomes a new one."""
+        try:
+            folder = RunFolder.of(self.run)
+            folder.lock()
+        except InUseError:
+            self.run = dataclasses.replace(self.run, id=new_id())
+            folder = RunFolder.of(self.run)
+            folder.lock()
+        return folder
+
+    # ---- the tracker's side -------------------------------------------------------------------------------------
+
+    def open(self, reporter: Reporter, seat: Seat, run: Run) -> None:
+        if reporter.live:
+            super().open(reporter, seat, run)
+            return
+        left_out = self._left_out.setdefault(seat.key, set())
+        tracker = self._folder.tracker(seat.key)
+        if tracker is None:
+            offset = self._journal.end if seat.position == self._count else self._last_offset
+            tracker = Tracker(seat.key, *_recipe(reporter), None, seat.position, seat.position, offset)
+        elif not seat.was_closed:
+            left_out |= self._superseded(tracker, run.step)
+        courier = Courier(reporter, run, self._folder, tracker, lambda: seat.position, left_out, seat.was_closed)
+        self._couriers[seat.key] = courier
+        courier.start()
+        courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
+        if courier.refusal is not None:
+            raise courier.refusal
+
+    def _superseded(self, tracker: Tracker, step: int) -> set[int]:
+        """What was not sent of an interrupted training that is resumed at an earlier `step`."""
+        reader = Reader(self._folder.journal, tracker.durable, tracker.offset)
+        found: set[int] = set()
+        while entries := reader.read(10_000):
+            found |= {number for number, record in entries if number >= tracker.sent and record.step > step}
+        return found
+
+    def close(self, reporter: Reporter, seat: Seat, status: Status) -> None:
+        courier = self._couriers.pop(seat.key, None)
+        if courier is None:
+            super().close(reporter, seat, status)
+            return
+        courier.close(status)
+        try:
+            self._wait_for(courier)
+        except KeyboardInterrupt:
+            self._say_owed(courier)
+            raise
+        self._say_owed(courier)
+
+    def _wait_for(self, courier: Courier) -> None:
+        deadline = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
+        while not courier.has_ended.wait(min(1.0, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                return
+
+    def _say_owed(self, courier: Courier) -> None:
+        if courier.has_ended.is_set():
+            return
+        reason = f" ({courier.trouble})" if courier.trouble else ""
+        logger.warning(
+            "%s is owed %d records%s; deliver them with: trackside replay %s",
+            courier.tracker.key, courier.owed(), reason, shlex.quote(str(self._folder.path)),
+        )  # fmt: skip
+
+    # ---- the loop's side ----------------------------------------------------------------------------------------
+
+    def tell(
+        self,
+        reporter: Reporter,
+        seat: Seat,
+        kind: Kind,
+        state: TrainerState,
+        values: Mapping[str, Any] | None = None,
+        artifact: Artifact | None = None,
+        status: Status | None = None,
+    ) -> None:
+        line = self._record(seat, kind, state, values, artifact, status)
+        if seat.key not in self._couriers:
+            reporter.deliver((decode_record(orjson.loads(line)),))
+
+    def _write(
+        self,
+        kind: Kind,
+        state: TrainerState,
+        values: Mapping[str, Any] | None,
+        artifact: Artifact | None,
+        status: Status | None,
+    ) -> bytes:
+        line = self._quick_line(kind, state, values) if kind == "log" and values else None
+        if line is None:
+            line = self._careful_line(kind, state, values, artifact, status)
+        self._last_offset = self._journal.end
+        self._journal.append(line)
+        return line
+
+    def _quick_line(self, kind: Kind, state: TrainerState, values: Mapping[str, Any]) -> bytes | None:
+        """The line of a log that holds nothing but finite numbers; None of any other."""
+        if not all(map(self._numeric.__contains__, map(type, values.values()))):
+            new = {type(value) for value in values.values() if scalar(value) is not None}
+            if not new - self._numeric:
+                return None
+            self._numeric |= new
+            return self._quick_line(kind, state, values)
+        try:
+            body = orjson.dumps(values, default=_item)
+        except TypeError:
+            return None
+        if b"null" in body:  # nan or an infinity
+            return None
+        step, epoch = state.global_step, state.epoch
+        self._last_log = (step, body)
+        return b'{"kind":"log","step":%d,"epoch":%b,"time":%.6f,"values":%b}\n' % (
+            step, b"null" if epoch is None else b"%.9g" % epoch, time.time(), body,
+        )  # fmt: skip
+
+    def _careful_line(
+        self,
+        kind: Kind,
+        state: TrainerState,
+        values: Mapping[str, Any] | None,
+        artifact: Artifact | None,
+        status: Status | None,
+    ) -> bytes:
+        step, body = self._last_log
+        if kind == "evaluate" and step == state.global_step:
+            self._logged = (step, orjson.loads(body))
+        plain = self._snapshot(kind, values, state.global_step)
+        if kind == "log":
+            self._last_log = (state.global_step, encode(plain))
+        entry: dict[str, Any] = {
+            "kind": kind,
+            "step": state.global_step,
+            "epoch": state.epoch,
+            "time": time.time(),
+            "values": plain,
+        }
+        if artifact is not None:
+            entry["artifact"] = artifact._asdict()
+        if status is not None:
+            entry["status"] = status
+        return encode(entry)
+
+    def _pass_over(self, seat: Seat, numbers: range) -> None:
+        self._left_out.setdefault(seat.key, set()).update(numbers)
+        entry = {"kind": "skip", "tracker": seat.key, "first": numbers.start, "end": numbers.stop}
+        self._journal.append(encode(entry))
+
+
+def _item(value: Any) -> Any:
+    """The number of an array or a tensor of one element, for orjson."""
+    return value.item()
+
+
+def _recipe(reporter: Reporter) -> tuple[str, dict[str, Any]]:
+    """How to make such a reporter in another process: its class, and the options that are plain and no secret."""
+    kind = type(reporter)
+    given = {name: value for name, value in reporter._as_given().items() if name not in reporter.handles}
+    plain = redact(describe(given))
+    options = {name: value for name, value in plain.items() if value == given[name] and value != REDACTED}
+    return f"{kind.__module__}:{kind.__qualname__}", options
