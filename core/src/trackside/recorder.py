@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
@@ -49,8 +49,7 @@ class Seat:
         return self.has_begun and not self.has_ended
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(NamedTuple):
     number: int
     event: Any
     """The payload itself, which stands for the event and is held so that no other can take its address; or a tuple."""
