@@ -3,7 +3,7 @@ import enum
 import json
 import math
 from collections import OrderedDict, deque, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -164,6 +164,53 @@ def test_what_contains_itself_can_be_described():
     shared = [1]
     assert describe(values) == {"n": 1, "self": "<builtins.dict again>"}
     assert describe([shared, shared]) == [[1], [1]]
+
+
+@pytest.mark.parametrize("nest", [lambda inner: [inner], lambda inner: {"k": inner}, lambda inner: Config(k=inner)])
+def test_what_is_nested_without_end_is_described_as_far_as_anyone_reads(nest):
+    values = 0.5
+    for _ in range(5000):
+        values = nest(values)
+    plain = describe({"deep": values, "loss": 2.0})
+    assert plain["loss"] == 2.0
+    json.dumps(redact(flatten(plain, expand=True), {}))
+
+
+class Proxy:
+    """Answers every question with itself, as remote objects and mocks do."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+
+class Unreadable(dict):
+    def items(self):
+        raise RuntimeError("gone")
+
+
+class MetaTensor(Tensor):
+    """A tensor that has a shape and no data."""
+
+    def item(self):
+        raise RuntimeError("cannot be called on meta tensors")
+
+    tolist = item
+
+
+@dataclass
+class HalfMade:
+    later: int = field(init=False)
+
+
+@pytest.mark.parametrize(
+    "value", [Proxy(), Unreadable(a=1), MetaTensor(1.0), MetaTensor(1.0, 2.0), HalfMade(), (i for i in "ab")]
+)
+def test_what_fails_when_it_is_looked_at_is_named_and_hides_nothing_beside_it(value):
+    plain = describe({"odd": [value, 1.5], "loss": 2.0})
+    assert plain == {"odd": [f"<{type(value).__module__}.{type(value).__qualname__}>", 1.5], "loss": 2.0}
 
 
 ANYTHING = st.recursive(

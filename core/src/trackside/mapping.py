@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import sha1
 from itertools import islice
 from typing import Any, Literal
+from zlib import crc32
 
 from trackside.records import Limits, Point
 
@@ -53,9 +53,11 @@ class Keys:
         return self._with_hash(key, wanted) if is_too_long or not key or key in self._taken else key
 
     def _with_hash(self, key: str, wanted: str) -> str:
-        digest = sha1(wanted.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:_HASH]
         kept = key if self._length is None else key[: self._length - _HASH - 1]
-        return f"{kept}_{digest}"
+        digest = crc32(wanted.encode("utf-8", "replace"))
+        while (hashed := f"{kept}_{digest:0{_HASH}x}") in self._taken:
+            digest = crc32(hashed.encode(), digest)
+        return hashed
 
 
 def cut(text: str, length: int | None) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
-import shlex
 import sys
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trackside.values import describe, redact
 
@@ -18,8 +15,7 @@ Status = Literal["finished", "failed", "killed", "pruned"]
 Kind = Literal["log", "evaluate", "predict", "artifact", "finished"]
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """Numbers that belong together: `values` by key, at an optimizer step, in Unix seconds of the loop's clock."""
 
     values: Mapping[str, int | float]
@@ -28,8 +24,7 @@ class Point:
     time: float
 
 
-@dataclass(frozen=True)
-class Artifact:
+class Artifact(NamedTuple):
     """A file or folder on disk that belongs to a run."""
 
     path: str
@@ -38,21 +33,19 @@ class Artifact:
     step: int = 0
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One entry of a run's sequence; `values` are plain, flat and redacted, under the names that the loop gave them."""
 
     kind: Kind
     step: int
     epoch: float | None
     time: float
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     artifact: Artifact | None = None
     status: Status | None = None
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What a tracker takes, as data. None means that it has no such limit.
 
     Attributes:
@@ -111,6 +104,8 @@ class Run:
     @classmethod
     def gather(cls, args: Any, state: Any, model: Any = None) -> Run:
         """What is known of a run when its first event arrives; continues the one that `state` carries."""
+        import shlex
+
         now = time.time()
         carried = carried_by(state)
         output_dir = str(getattr(args, "output_dir", None) or ".")
@@ -123,7 +118,7 @@ class Run:
             args=_params(args),
             model_config=_params(getattr(model, "config", None)),
             peft_config=_params(getattr(model, "peft_config", None)),
-            source=redact({"command": shlex.join(sys.argv), "python": platform.python_version()}),
+            source=redact({"command": shlex.join(sys.argv), "python": sys.version.split()[0]}),
             trial_name=trial_name,
             trial_params=_params(state.trial_params) or None,
             step=state.global_step,
@@ -142,7 +137,7 @@ def carried_by(state: Any) -> dict[str, Any]:
 
 def new_id() -> str:
     """An id for a run: 12 hexadecimal digits."""
-    return uuid.uuid4().hex[:12]
+    return os.urandom(6).hex()
 
 
 def _name(args: Any, output_dir: str, trial_name: str | None, now: float) -> str:
@@ -152,7 +147,7 @@ def _name(args: Any, output_dir: str, trial_name: str | None, now: float) -> str
         return f"{given}-{trial_name}" if trial_name else str(given)
     folder = os.path.basename(os.path.abspath(output_dir))
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-    return "-".join(part for part in (folder, trial_name, stamp, uuid.uuid4().hex[:4]) if part)
+    return "-".join(part for part in (folder, trial_name, stamp, os.urandom(2).hex()) if part)
 
 
 def _params(source: Any) -> dict[str, Any]:

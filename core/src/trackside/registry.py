@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from trackside.reporter import Configured, Reporter, is_disabled
@@ -142,6 +140,8 @@ def _class_of(name: str) -> type[Reporter]:
         raise NotInstalledError(
             f"report_to asks for {name!r}, which is not installed (installed: {present}); type: {_install_line(name)}"
         )
+    from difflib import get_close_matches
+
     guess = "".join(f", did you mean {near!r}?" for near in get_close_matches(name, known(), 1))
     raise ValueError(f"report_to asks for {name!r}, which is no integration{guess} (installed: {present}).")
 
@@ -157,7 +157,9 @@ def _load(point: EntryPoint) -> type[Reporter]:
 def _lacks_sdk(reporter: Reporter) -> bool:
     if reporter.sdk is None or reporter.sdk in sys.modules:
         return False
-    return importlib.util.find_spec(reporter.sdk) is None
+    from importlib.util import find_spec
+
+    return find_spec(reporter.sdk) is None
 
 
 def _offered() -> list[str]:

@@ -9,8 +9,8 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
@@ -29,8 +29,7 @@ class StartError(RuntimeError):
     """A tracker that the user named refuses to start."""
 
 
-@dataclass(frozen=True)
-class Configured:
+class Configured(NamedTuple):
     """Whether a tracker can start without asking anybody anything, and if not, what is missing."""
 
     ok: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -9,7 +10,6 @@ import math
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from trackside.values import describe, redact
@@ -107,7 +107,7 @@ class TrainerState:
             value = getattr(self, spec.name)
             text = self._history.encode(value) if spec.name == "log_history" else _encode(describe(value))
             lines.append(f'  "{spec.name}": {text}')
-        _write_atomically(Path(json_path), "{\n" + ",\n".join(lines) + "\n}\n")
+        _write_atomically(os.fspath(json_path), "{\n" + ",\n".join(lines) + "\n}\n")
 
     @classmethod
     def load_from_json(cls, json_path: str | os.PathLike[str]) -> TrainerState:
@@ -119,9 +119,10 @@ class TrainerState:
         Raises:
             ValueError: the file is no state, or is cut off.
         """
-        path = Path(json_path)
+        path = os.fspath(json_path)
         try:
-            values = _decode(path.read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8") as file:
+                values = _decode(file.read())
         except ValueError as error:
             raise ValueError(
                 f"{path} is no readable trainer state ({error}); resume from another checkpoint."
@@ -177,7 +178,7 @@ def _equal(a: Any, b: Any) -> bool:
         return False
 
 
-_STRING_OR_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+_STRING_OR_NON_FINITE = r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN'
 _STANDARD = {"NaN": '"NaN"', "Infinity": "1e999", "-Infinity": "-1e999"}
 
 
@@ -185,7 +186,7 @@ def _encode(plain: Any) -> str:
     try:
         return json.dumps(plain, allow_nan=False)
     except ValueError:
-        return _STRING_OR_NON_FINITE.sub(lambda match: _STANDARD.get(match[0], match[0]), json.dumps(plain))
+        return re.sub(_STRING_OR_NON_FINITE, lambda match: _STANDARD.get(match[0], match[0]), json.dumps(plain))
 
 
 def _decode(text: str) -> Any:
@@ -202,21 +203,25 @@ def _with_nan(value: Any) -> Any:
     return value
 
 
-def _write_atomically(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+def _write_atomically(path: str, text: str) -> None:
+    partial = f"{path}.{os.getpid()}.partial"
     try:
-        partial.write_text(text, encoding="utf-8")
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise
 
 
-def _find_best(recorded: str | None, state_path: Path) -> str | None:
+def _find_best(recorded: str | None, state_path: str) -> str | None:
     if recorded is None or os.path.isdir(recorded):
         return recorded
-    moved = state_path.parent.parent / os.path.basename(recorded)
-    if moved.is_dir():
-        return str(moved)
+    checkpoints = os.path.dirname(os.path.dirname(os.path.abspath(state_path)))
+    moved = os.path.join(checkpoints, os.path.basename(recorded))
+    if os.path.isdir(moved):
+        return moved
     logger.warning(
         "The best checkpoint %s of %s is gone; the best model so far cannot be loaded.", recorded, state_path
     )

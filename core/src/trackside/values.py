@@ -14,6 +14,7 @@ from typing import Any
 REDACTED = "***"
 
 SMALL_ARRAY = 64
+DEEPEST = 32
 _MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -84,7 +85,7 @@ def describe(value: Any) -> Any:
     Enums become their value, dataclasses and objects with `to_dict()` dicts, sets sorted lists, arrays of up to 64
     elements lists, larger ones their type and shape, and everything else its own text without memory addresses. nan
     and the infinities stay floats, and an int that no float holds becomes text. What contains itself is named where it
-    comes back.
+    comes back, and what lies below 32 others, or fails when it is looked at, is named by its type.
     """
     return _describe(value, ())
 
@@ -92,6 +93,13 @@ def describe(value: Any) -> Any:
 def _describe(value: Any, above: tuple[int, ...]) -> Any:
     if value is None or type(value) in (bool, float, str):
         return value
+    try:
+        return _describe_object(value, above)
+    except Exception:  # a proxy that answers everything, a tensor without data, a method that raises
+        return f"<{_type_name(value)}>"
+
+
+def _describe_object(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, Enum):
         return _describe(value.value, above)
     if isinstance(value, str):
@@ -100,6 +108,8 @@ def _describe(value: Any, above: tuple[int, ...]) -> Any:
         return number
     if id(value) in above:
         return f"<{_type_name(value)} again>"
+    if len(above) == DEEPEST:
+        return f"<{_type_name(value)}>"
     above = (*above, id(value))
     if (mapping := _as_mapping(value)) is not None:
         return {_key(name): _describe(item, above) for name, item in mapping.items()}
@@ -140,10 +150,7 @@ def _text(value: Any) -> str:
         return value.isoformat()
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    try:
-        return _MEMORY_ADDRESS.sub("", str(value))
-    except Exception:  # its own text is the last resort, and even that may be broken
-        return f"<{_type_name(value)}>"
+    return _MEMORY_ADDRESS.sub("", str(value))
 
 
 def _type_name(value: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import At, Items, Net, Told, make_trainer, same, weights
+from tiny import At, Items, Net, Told, make_trainer, same, scores, weights
 
 from trackside import TrainerState
 from trackside_torch import get_last_checkpoint
@@ -20,11 +20,6 @@ TRACKED = {
     "metric_for_best_model": "score",
     "max_steps": 5,
 }
-
-
-def scores(*values):
-    remaining = iter(values)
-    return lambda prediction: {"score": next(remaining)}
 
 
 def checkpoints():

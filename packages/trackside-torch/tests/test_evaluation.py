@@ -117,12 +117,8 @@ def test_several_sets_are_evaluated_under_their_names():
 
 
 def test_iterable_data_are_evaluated_to_their_end():
-    assert (
-        make_trainer(evaluation=Stream(Items(11)), compute_metrics=lambda p: {"n": len(p.label_ids)}).evaluate()[
-            "eval_n"
-        ]
-        == 11
-    )
+    trainer = make_trainer(evaluation=Stream(Items(11)), compute_metrics=lambda p: {"n": len(p.label_ids)})
+    assert trainer.evaluate()["eval_n"] == 11
 
 
 def test_metrics_of_every_kind_of_number_can_be_saved_and_containers_become_lists():

@@ -34,16 +34,13 @@ def run(scenario, world_size=2):
         )
         for rank in range(world_size)
     ]
-    outputs = []
     try:
-        for process in started:
-            output, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors
-            outputs.append(json.loads(output.splitlines()[-1]))
+        outputs = [process.communicate(timeout=120) for process in started]
     finally:
         for process in started:
             process.kill()
-    return outputs
+    assert [process.returncode for process in started] == [0] * world_size, [errors for _, errors in outputs]
+    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
 
 
 def test_each_process_knows_its_place_from_the_constructor_on():

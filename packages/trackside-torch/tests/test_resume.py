@@ -7,7 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import At, Items, Losses, Net, Scripted, Stream, logged, make_trainer, raiser, same, weights
+from tiny import (
+    At,
+    Items,
+    Losses,
+    Net,
+    Scripted,
+    Stream,
+    logged,
+    make_trainer,
+    raiser,
+    same,
+    scores,
+    stop_training,
+    weights,
+)
 
 from trackside import EarlyStoppingCallback
 from trackside_torch import get_last_checkpoint
@@ -69,7 +83,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(kind, stop):
 def test_the_first_log_after_a_resume_has_the_loss_and_the_epoch_that_are_right():
     options = {"logging_strategy": "steps", "logging_steps": 10, "save_strategy": "steps", "save_steps": 15}
     options |= {"per_device_train_batch_size": 1, "num_train_epochs": 2}
-    make_trainer(Scripted(), Losses([2.0] * 20), callbacks=[At(15, raiser_after_save())], **options).train()
+    make_trainer(Scripted(), Losses([2.0] * 20), callbacks=[At(15, stop_training)], **options).train()
     resumed = make_trainer(Scripted(), Losses([2.0] * 20), **options)
     output = resumed.train(resume_from_checkpoint="out/checkpoint-15")
     assert [
@@ -83,15 +97,6 @@ def test_the_first_log_after_a_resume_has_the_loss_and_the_epoch_that_are_right(
     assert output.training_loss == 2.0
 
 
-def raiser_after_save():
-    """Ends the training in order, at a step that is saved."""
-
-    def action(control):
-        control.should_training_stop = True
-
-    return action
-
-
 def test_floating_point_operations_are_counted_on():
     class Counted(Net):
         def floating_point_ops(self, inputs):
@@ -102,11 +107,6 @@ def test_floating_point_operations_are_counted_on():
     assert json.loads(Path("out/checkpoint-2/trainer_state.json").read_text())["total_flos"] == 2
     resumed = make_trainer(Counted(), **options)
     assert resumed.train("out/checkpoint-2").metrics["total_flos"] == 4
-
-
-def scores(*values):
-    remaining = iter(values)
-    return lambda prediction: {"score": next(remaining)}
 
 
 STOPPING = {
@@ -153,16 +153,16 @@ def test_with_more_patience_it_goes_on():
 
 def test_a_worse_score_after_a_resume_does_not_replace_the_best():
     options = {**STOPPING, "greater_is_better": False}
-    make_trainer(compute_metrics=scores(0.3), callbacks=[At(1, raiser_after_save())], **options).train()
-    resumed = make_trainer(compute_metrics=scores(0.5), callbacks=[At(2, raiser_after_save())], **options)
+    make_trainer(compute_metrics=scores(0.3), callbacks=[At(1, stop_training)], **options).train()
+    resumed = make_trainer(compute_metrics=scores(0.5), callbacks=[At(2, stop_training)], **options)
     resumed.train(resume_from_checkpoint=True)
     assert (resumed.state.best_metric, resumed.state.best_global_step) == (0.3, 1)
 
 
 def test_a_best_checkpoint_that_is_gone_is_forgotten_with_a_warning(caplog):
-    make_trainer(compute_metrics=scores(0.9, 0.5), callbacks=[At(2, raiser_after_save())], **STOPPING).train()
+    make_trainer(compute_metrics=scores(0.9, 0.5), callbacks=[At(2, stop_training)], **STOPPING).train()
     shutil.rmtree("out/checkpoint-1")
-    resumed = make_trainer(compute_metrics=scores(0.5), callbacks=[At(3, raiser_after_save())], **STOPPING)
+    resumed = make_trainer(compute_metrics=scores(0.5), callbacks=[At(3, stop_training)], **STOPPING)
     resumed.train(resume_from_checkpoint=True)
     assert resumed.state.best_model_checkpoint is None
     assert "is gone" in caplog.text

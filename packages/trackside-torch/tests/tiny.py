@@ -119,6 +119,12 @@ def make_trainer(model=Net, train=None, evaluation=None, cls=Trainer, callbacks=
     )
 
 
+def scores(*values):
+    """For `compute_metrics`: one score after the other."""
+    remaining = iter(values)
+    return lambda prediction: {"score": next(remaining)}
+
+
 def logged(trainer, key="loss"):
     """The values of one key in the history."""
     return [entry[key] for entry in trainer.state.log_history if key in entry]
@@ -132,7 +138,14 @@ def same(some, others):
     return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
 
 
+def stop_training(control):
+    """An action for `At`: ends the training in order."""
+    control.should_training_stop = True
+
+
 def raiser(error):
+    """An action for `At`: ends the training in an error."""
+
     def action(control):
         raise error
 
