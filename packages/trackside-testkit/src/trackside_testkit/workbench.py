@@ -121,7 +121,8 @@ class Workbench:
 
     def key(self, name: str) -> str:
         """The tracker's key for a name in the loop's logs."""
-        return Keys(self.reporter_class.limits, self.reporter_class.key_style)(name)
+        reporter = self.make_reporter()
+        return Keys(reporter.limits, reporter.key_style)(name)
 
     def status(self, status: Status) -> str:
         """What the tracker says for a status."""
@@ -210,6 +211,7 @@ class Workbench:
         variables = {option.variable for option in options_of(self.reporter_class).values() if option.variable}
         for variable in variables | {name for name in os.environ if name.startswith("TRACKSIDE_")}:
             monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # what is told is looked at as soon as it was told
         return self.folder
 
     @pytest.fixture(autouse=True)
