@@ -76,6 +76,7 @@ class Run:
         args: the arguments of the loop; `model_config` and `peft_config` those of the model. Plain and redacted.
         step: the optimizer step at which it begins now, above 0 after a resume.
         tracker_id: this tracker's own id of the run if it is continued, else None.
+        position: what its `flush` has returned of where it was when all before this run's next record was safe.
     """
 
     id: str
@@ -92,6 +93,7 @@ class Run:
     step: int = 0
     time: float = 0.0
     tracker_id: str | None = None
+    position: Any = None
 
     @property
     def params(self) -> dict[str, Any]:

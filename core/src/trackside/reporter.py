@@ -190,7 +190,7 @@ class Reporter(TrainerCallback, ABC):
     def on_save(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
-        if self.has("log_artifact") and self._reports(args, state, model):
+        if self._reports(args, state, model):
             name = f"checkpoint-{state.global_step}"
             path = os.path.join(str(getattr(args, "output_dir", "")), name)
             if os.path.isdir(path):
@@ -239,15 +239,10 @@ class Reporter(TrainerCallback, ABC):
         if self._given is None:
             self._given = frozenset(vars(self))
         if recorder is None:
-            recorder = Recorder(Run.gather(args, state, model))
+            recorder = Recorder.make(Run.gather(args, state, model))
             recorder.belong_to(state)
         self._seat = seat = recorder.join(self)
-        self.run = self.tracker_id = None
-        self.adopted = False
-        self._delivery = Delivery(self)
-        self._warned: set[Any] = set()
-        self._failures: Counter[str] = Counter()
-        self._sent = 0
+        self.forget()
         if recorder.has_twin(self):
             seat.is_silent = True
             logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
@@ -360,6 +355,15 @@ class Reporter(TrainerCallback, ABC):
             self._seat.recorder.tell(self, self._seat, kind, state, **content)
 
     # ---- the tracker's side, which may have a thread of its own -----------------------------------------------
+
+    def forget(self) -> None:
+        """Be ready for another run."""
+        self.run = self.tracker_id = None
+        self.adopted = False
+        self._delivery = Delivery(self)
+        self._warned: set[Any] = set()
+        self._failures: Counter[str] = Counter()
+        self._sent = 0
 
     def begin(self, run: Run, is_reopened: bool = False) -> None:
         """Start a run, or one that was closed before, and send its parameters; raises what `start` raises."""

@@ -70,6 +70,8 @@ class RunFolder:
         """
         import fcntl
 
+        if self._lock is not None:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:

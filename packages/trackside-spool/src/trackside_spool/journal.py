@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ NAME = "journal.jsonl"
 MOST_UNPROTECTED = 100_000
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_RECORD = b'{"kind":"'
+_HEADER = b'{"format":"'
 _SKIP = b'{"kind":"skip"'
 
 
@@ -126,7 +126,8 @@ def read_run(path: Path) -> Run:
             "upgrade trackside-spool."
         )
     known = {spec.name for spec in dataclasses.fields(Run)}
-    return Run(**{key: value for key, value in header["run"].items() if key in known})
+    values = {key: value for key, value in header["run"].items() if key in known}
+    return Run(**{**values, "tags": tuple(values.get("tags", ()))})
 
 
 class Reader:
@@ -138,8 +139,6 @@ class Reader:
         torn: lines that a crash has torn, which are left out.
     """
 
-    CHUNK = 1 << 20
-
     def __init__(self, path: Path, number: int = 0, offset: int = 0) -> None:
         self._path = path
         self.number, self.offset, self.torn = number, offset, 0
@@ -147,30 +146,27 @@ class Reader:
     def read(self, most: int, before: int | None = None) -> list[tuple[int, Record]]:
         """The next records with their numbers, at most `most`, and none whose number is `before` or greater."""
         found: list[tuple[int, Record]] = []
-        for line in self._lines():
-            if len(found) == most or self.number == before:
-                break
-            self.offset += len(line)
-            if not line.startswith(_RECORD) or line.startswith(_SKIP):
-                self.torn += not line.startswith((b"{", b"\n"))
-                continue
-            try:
-                record = decode_record(orjson.loads(line))
-            except (ValueError, KeyError, TypeError):
-                self.torn += 1
-                continue
-            found.append((self.number, record))
-            self.number += 1
-        return found
-
-    def _lines(self) -> Iterator[bytes]:
-        """Whole lines from `offset` on; the one that is being written, or was torn, is not whole."""
         with open(self._path, "rb") as file:
             file.seek(self.offset)
-            while chunk := file.readlines(self.CHUNK):
-                for line in chunk:
-                    if line.endswith(b"\n"):
-                        yield line
+            while len(found) < most and self.number != before:
+                line = file.readline()
+                if not line.endswith(b"\n"):  # the end, or a line that is being written
+                    break
+                self.offset += len(line)
+                record = self._record(line)
+                if record is not None:
+                    found.append((self.number, record))
+                    self.number += 1
+        return found
+
+    def _record(self, line: bytes) -> Record | None:
+        if line.startswith((_SKIP, _HEADER)) or line == b"\n":
+            return None
+        try:
+            return decode_record(orjson.loads(line))
+        except (ValueError, KeyError, TypeError):
+            self.torn += 1
+            return None
 
 
 def count_records(path: Path) -> int:

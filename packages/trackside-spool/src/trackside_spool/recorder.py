@@ -42,6 +42,7 @@ class SpoolRecorder(Recorder):
         self._count = count_records(self._folder.journal)
         self._last_offset = self._journal.end
         self._couriers: dict[str, Courier] = {}
+        self._unfinished: list[Courier] = []
         self._left_out: dict[str, set[int]] = {}
         self._numeric: set[type] = {int, float, bool}
         self._last_log = (-1, b"{}")
@@ -70,6 +71,8 @@ class SpoolRecorder(Recorder):
             tracker = Tracker(seat.key, *_recipe(reporter), None, seat.position, seat.position, offset)
         elif not seat.was_closed:
             left_out |= self._superseded(tracker, run.step)
+        self._folder.lock()
+        self._folder.keep(tracker)
         courier = Courier(reporter, run, self._folder, tracker, lambda: seat.position, left_out, seat.was_closed)
         self._couriers[seat.key] = courier
         courier.start()
@@ -93,10 +96,11 @@ class SpoolRecorder(Recorder):
         courier.close(status)
         try:
             self._wait_for(courier)
-        except KeyboardInterrupt:
+        finally:
+            self._unfinished = [one for one in [*self._unfinished, courier] if not one.has_ended.is_set()]
             self._say_owed(courier)
-            raise
-        self._say_owed(courier)
+            if not self._couriers and not self._unfinished:
+                self._folder.unlock()
 
     def _wait_for(self, courier: Courier) -> None:
         deadline = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
