@@ -154,12 +154,7 @@ class Recorder:
         """The record of an event, made now or recognised, as `_write` has returned it."""
         event = values if values is not None else (artifact and artifact.path, status)
         step = state.global_step
-        found = None
-        for told in reversed(self._recent):
-            if told.number < seat.position:
-                break
-            if told.is_of(kind, step, event):
-                found = told
+        found = self._recognise(seat, kind, step, event) if seat.position < self._count else None
         if found is None:
             written = self._write(kind, state, values, artifact, status)
             found = _Told(self._count, event, kind, step, written)
@@ -169,6 +164,16 @@ class Recorder:
             self._pass_over(seat, range(seat.position, found.number))
         seat.position = found.number + 1
         return found.written
+
+    def _recognise(self, seat: Seat, kind: Kind, step: int, event: Any) -> _Told | None:
+        """The first of the records that a reporter was not told of yet which is of this event."""
+        found = None
+        for told in reversed(self._recent):
+            if told.number < seat.position:
+                break
+            if told.is_of(kind, step, event):
+                found = told
+        return found
 
     def _write(
         self,

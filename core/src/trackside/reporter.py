@@ -250,9 +250,11 @@ class Reporter(TrainerCallback, ABC):
 
     def _reports(self, args: Any, state: TrainerState, model: Any) -> bool:
         """Whether this reporter reports what happens now. The first event of a run, whichever it is, opens it."""
+        seat = self._seat
+        if seat is not None and seat.is_open and not seat.has_ended and seat.process == os.getpid():
+            return True
         if not self._speaks(state):
             return False
-        seat = self._seat
         if seat is None or (seat.has_ended and Recorder.find(state) is not seat.recorder):
             self.close()
             seat = self._take_seat(args, state, model, Recorder.find(state))
