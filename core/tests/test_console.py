@@ -44,6 +44,11 @@ def test_a_log_is_one_line_for_a_person():
     )
 
 
+def test_a_log_shows_no_secret():
+    logs = {"note": "login hf_SECRET1", "api_key": "plain", "loss of hf_SECRET1": 1.0}
+    assert format_logs(logs, TrainerState()) == "step 0  note login ***  api_key ***  loss of *** 1"
+
+
 def test_the_printer_prints_on_the_first_rank_and_leaves_the_logs_as_they_are(capsys):
     logs = {"loss": 0.5, "total_flos": 1.0}
     for is_first in (True, False):

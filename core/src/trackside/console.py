@@ -8,8 +8,10 @@ from typing import Any
 
 from trackside.callbacks import TrainerCallback
 from trackside.state import TrainerControl, TrainerState
+from trackside.values import Redaction, describe
 
 _UNCOUNTABLE_STEPS = 2**31
+_redact = Redaction()
 
 
 class PrinterCallback(TrainerCallback):
@@ -122,7 +124,8 @@ def format_logs(logs: Mapping[str, Any], state: TrainerState, max_str_len: int =
     """One line for a person: where the training is, then each value, `step 20/900  loss 0.4132`."""
     known = 0 < state.max_steps < _UNCOUNTABLE_STEPS
     where = f"step {state.global_step}/{state.max_steps}" if known else f"step {state.global_step}"
-    shown = [f"{key} {_format(value, max_str_len)}" for key, value in logs.items() if key != "total_flos"]
+    plain = _redact(describe(logs))
+    shown = [f"{key} {_format(value, max_str_len)}" for key, value in plain.items() if key != "total_flos"]
     return "  ".join([where, *shown])
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
-from trackside.values import describe, flatten, redact
+from trackside.values import Redaction, describe, flatten
 
 if TYPE_CHECKING:
     from trackside.reporter import Reporter
@@ -79,6 +79,7 @@ class Recorder:
         self._recent: deque[_Told] = deque(maxlen=WINDOW)
         self._logged: tuple[int, Mapping[str, Any]] = (-1, {})
         self._warned: set[str] = set()
+        self._redact = Redaction()
 
     @classmethod
     def find(cls, state: TrainerState) -> Recorder | None:
@@ -137,9 +138,7 @@ class Recorder:
         """Values as plain data of their own. Of an evaluation only what the log before it did not hold already."""
         if values is None:
             return {}
-        plain = flatten(describe(values), expand=True)
-        if any(isinstance(value, str) for value in plain.values()):
-            plain = redact(plain)
+        plain = flatten(self._redact(describe(values)), expand=True)
         self._warn_of_non_finite(plain, state.global_step)
         if kind == "log":
             self._logged = (state.global_step, plain)

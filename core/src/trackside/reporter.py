@@ -18,9 +18,21 @@ from trackside.delivery import Delivery
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
-from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by, new_id
+from trackside.records import (
+    STATE_KEY,
+    Artifact,
+    Kind,
+    Limits,
+    Point,
+    Record,
+    Run,
+    Status,
+    argument,
+    carried_by,
+    new_id,
+)
 from trackside.state import TrainerControl, TrainerState
-from trackside.values import redact
+from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +204,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if self.has("log_artifact") and self._reports(args, state, model):
             name = f"checkpoint-{state.global_step}"
-            path = os.path.join(str(getattr(args, "output_dir", "")), name)
+            path = os.path.join(str(argument(args, "output_dir") or "."), name)
             if os.path.isdir(path):
                 self._tell("artifact", state, artifact=Artifact(path, name, step=state.global_step))
 
@@ -305,7 +317,7 @@ class Reporter(TrainerCallback, ABC):
         state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
     def _refused(self, error: Exception) -> None:
-        reason = redact(f"{type(error).__name__}: {error}")
+        said, reason = describe(error), _reason(error)
         if isinstance(error, OSError) and error.filename is None:  # a network, not a path
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
@@ -314,7 +326,7 @@ class Reporter(TrainerCallback, ABC):
             trouble = "is installed but broken" if isinstance(error, ImportError) else "cannot start"
             raise StartError(
                 f"{self.name} {trouble} ({reason}); mend that, or leave {self.name!r} out of report_to."
-            ) from error
+            ) from (error if redact(said) == said else None)  # the traceback would show it as it is
 
     def _end(self, status: Status, state: TrainerState) -> None:
         seat = self._seat
@@ -385,9 +397,8 @@ class Reporter(TrainerCallback, ABC):
             return True
         except Exception as error:
             self._failures[operation] += 1
-            kind = type(error).__name__
-            reason = redact(str(error))
-            self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
+            about = operation, type(error)
+            self._warn_once(about, "%s: %s failed (%s).", self.name, operation, _reason(error))
             return False
 
     def _warn_once(self, about: Any, message: str, *values: Any) -> None:
@@ -408,6 +419,11 @@ class Reporter(TrainerCallback, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self._as_given().items() if name not in self.handles}
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, without its secrets, and even if it fails to say it."""
+    return f"{type(error).__name__}: {redact(describe(error))}"
 
 
 def status_of(exception: BaseException | None) -> Status:
