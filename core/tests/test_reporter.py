@@ -576,6 +576,35 @@ def test_a_tracker_that_fails_never_ends_a_training(operation, caplog):
     assert f"calls that failed: {operation} (" in caplog.records[-1].getMessage()
 
 
+def test_a_tracker_that_cannot_say_where_a_run_is_shown_never_ends_a_training(capsys):
+    class Lost(Notebook):
+        def where(self):
+            raise RuntimeError("no address")
+
+    loop = Loop(Lost())
+    loop.begin()
+    loop.log({"loss": 1.0}, step=1)
+    loop.end()
+    assert loop.reporters[0].points == [(1, {"train/loss": 1.0})]
+    assert loop.reporters[0].sent() == "notebook: 1 values of 1 metrics"
+    assert capsys.readouterr().err == "Reporting to notebook\n"
+
+
+def test_an_error_that_cannot_even_say_what_it_is_never_ends_a_training(caplog):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    class Failing(Notebook):
+        def log_points(self, points):
+            raise Mute
+
+    loop = Loop(Failing())
+    loop.begin()
+    loop.log({"loss": 1.0}, step=1)
+    assert "log_points failed (Mute: " in caplog.text
+
+
 def test_a_named_tracker_that_refuses_stops_the_program_with_one_sentence():
     with pytest.raises(StartError, match="notebook cannot start") as caught:
         Loop(Notebook(failing=("start",))).begin()

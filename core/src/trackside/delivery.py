@@ -45,7 +45,7 @@ class Delivery:
             if record.artifact is not None:
                 self._reporter._call("log_artifact", record.artifact)
         for batch in batches(points, self._limits.points_per_call):
-            if self._reporter._call("log_points", batch):
+            if self._reporter._call("log_points", batch, failed=False) is not False:
                 self.sent += sum(len(point.values) for point in batch)
 
     def _sort(self, record: Record) -> tuple[Numbers, Numbers]:

@@ -372,7 +372,7 @@ class Reporter(TrainerCallback, ABC):
         return f"{self.name}: {self._delivery.sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
 
     def _as_hint(self) -> str:
-        hint = self.where()
+        hint = self._call("where")
         return "" if hint is None else f"; see the run with: {hint}"
 
     # ---- the door ---------------------------------------------------------------------------------------------
@@ -390,16 +390,18 @@ class Reporter(TrainerCallback, ABC):
         """Whether the tracker has one of the optional operations."""
         return getattr(type(self), operation) is not getattr(Reporter, operation)
 
-    def _call(self, operation: str, *arguments: Any) -> bool:
-        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training."""
+    def _call(self, operation: str, *arguments: Any, failed: Any = None) -> Any:
+        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training.
+
+        Returns what the operation returns, or `failed`.
+        """
         try:
-            getattr(self, operation)(*arguments)
-            return True
+            return getattr(self, operation)(*arguments)
         except Exception as error:
             self._failures[operation] += 1
             about = operation, type(error)
             self._warn_once(about, "%s: %s failed (%s).", self.name, operation, _reason(error))
-            return False
+            return failed
 
     def _warn_once(self, about: Any, message: str, *values: Any) -> None:
         if about not in self._warned:
