@@ -85,7 +85,6 @@ class Run:
     args: Mapping[str, Any] = field(default_factory=dict)
     model_config: Mapping[str, Any] = field(default_factory=dict)
     peft_config: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
     source: Mapping[str, str] = field(default_factory=dict)
     trial_name: str | None = None
     trial_params: Mapping[str, Any] | None = None
