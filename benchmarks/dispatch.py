@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import transformers
 from timing import Row, best, table
@@ -13,26 +14,26 @@ import trackside
 STEPS = 20_000
 
 
-def silent(base: type) -> type:
+def silent(base: Any) -> type:
     return type("Silent", (base,), {})
 
 
-def listening(base: type) -> type:
-    class Listening(base):  # type: ignore[misc]
-        def on_step_end(self, args, state, control, **kwargs):  # type: ignore[no-untyped-def]
+def listening(base: Any) -> type:
+    class Listening(base):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             pass
 
     return Listening
 
 
-def microseconds(handler: object) -> float:
+def microseconds(handler: Any) -> float:
     state, control = trackside.TrainerState(), trackside.TrainerControl()
 
     def step() -> None:
-        handler.on_step_begin(None, state, control)  # type: ignore[attr-defined]
-        handler.on_pre_optimizer_step(None, state, control)  # type: ignore[attr-defined]
-        handler.on_optimizer_step(None, state, control)  # type: ignore[attr-defined]
-        handler.on_step_end(None, state, control)  # type: ignore[attr-defined]
+        handler.on_step_begin(None, state, control)
+        handler.on_pre_optimizer_step(None, state, control)
+        handler.on_optimizer_step(None, state, control)
+        handler.on_step_end(None, state, control)
 
     return best(step, STEPS) * 1e6
 

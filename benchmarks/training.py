@@ -75,10 +75,7 @@ def by_trainer(api: Any, printer: type) -> Callable[[str], None]:
             disable_tqdm=True,
         )
         trainer = api.Trainer(model=Perceptron(), args=arguments, train_dataset=DATA, data_collator=collate)
-        for name in ("PrinterCallback",):
-            trainer.remove_callback(
-                next(type(c) for c in trainer.callback_handler.callbacks if type(c).__name__ == name)
-            )
+        trainer.remove_callback(printer)
         trainer.train()
 
     return train

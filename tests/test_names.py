@@ -10,8 +10,8 @@ PACKAGES = packages()
 INTEGRATIONS = [package for package in PACKAGES if package.is_integration]
 
 
-def name_of(value):
-    return value.folder.name if isinstance(value, Package) else None
+def name_of(package):
+    return package.folder.name
 
 
 def misnamed(integration: Package) -> Iterator[str]:
@@ -77,9 +77,8 @@ def test_an_integration_has_one_name(integration):
 
 @pytest.mark.parametrize("integration", INTEGRATIONS, ids=name_of)
 def test_the_readme_of_an_integration_says_how_to_install_it(integration):
-    assert f'pip install "trackside[{integration.folder.name}]"' in (integration.folder / "README.md").read_text(
-        "utf-8"
-    )
+    readme = (integration.folder / "README.md").read_text("utf-8")
+    assert f'pip install "trackside[{integration.folder.name}]"' in readme
 
 
 @pytest.mark.parametrize("package", [package for package in PACKAGES if not package.is_integration], ids=name_of)

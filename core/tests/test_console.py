@@ -6,7 +6,7 @@ import pytest
 from training import arguments
 
 from trackside import PrinterCallback, ProgressCallback, TrainerControl, TrainerState
-from trackside.console import format_logs
+from trackside.console import format_logs, say
 
 
 class Terminal(io.StringIO):
@@ -42,6 +42,11 @@ def test_a_log_is_one_line_for_a_person():
     assert (
         format_logs({"loss": 0.41324, "epoch": 1.0, "total_flos": 1e12}, state) == "step 20/900  loss 0.4132  epoch 1"
     )
+
+
+def test_a_log_shows_no_secret():
+    logs = {"note": "login hf_SECRET1", "api_key": "plain", "loss of hf_SECRET1": 1.0}
+    assert format_logs(logs, TrainerState()) == "step 0  note login ***  api_key ***  loss of *** 1"
 
 
 def test_the_printer_prints_on_the_first_rank_and_leaves_the_logs_as_they_are(capsys):
@@ -111,6 +116,54 @@ def test_an_exception_closes_the_bars(open_terminal):
     callback = ProgressCallback()
     run(callback, TrainerState(max_steps=9), BEGIN, PREDICTION, ("on_exception", {"exception": ValueError()}))
     assert callback.training_bar is callback.prediction_bar is None
+
+
+class OnlyWrites:
+    """What a script puts in the place of a stream to keep what is printed."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+
+def closed_file():
+    file = io.StringIO()
+    file.close()
+    return file
+
+
+class Unplugged(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [lambda: None, closed_file, Unplugged, OnlyWrites])
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+@pytest.mark.parametrize("callback", [ProgressCallback, PrinterCallback])
+def test_a_stream_that_is_gone_ends_no_training(callback, name, stream, monkeypatch):
+    monkeypatch.setattr(sys, name, stream())
+    run(callback(), TrainerState(max_steps=2), BEGIN, STEP, LOG, PREDICTION, EVALUATED, END)
+    say("Reporting to nobody")
+
+
+def test_a_stream_that_can_only_write_gets_the_lines(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", OnlyWrites())
+    run(ProgressCallback(), TrainerState(max_steps=9), BEGIN, LOG)
+    assert sys.stdout.text == "step 0/9  loss 0.4132\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_the_output_cannot_spell_is_escaped(terminal, open_terminal, monkeypatch):
+    if terminal:
+        open_terminal()
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    run(ProgressCallback(), TrainerState(max_steps=9), BEGIN, ("on_log", {"logs": {"größe": 1.0}}), END)
+    assert b"step 0/9  gr\\xf6\\xdfe 1\n" in written.getvalue()
 
 
 def test_a_long_text_is_cut_visibly():

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import traceback
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -106,6 +107,22 @@ def test_names_of_runs_are_readable_and_differ():
     reporter = Notebook()
     Loop(reporter, run_name="baseline").begin()
     assert reporter.told("start")[0].name == "baseline"
+
+
+def test_arguments_in_a_dict_name_the_run_and_its_folder():
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.args = {"output_dir": "out/digits", "run_name": "baseline", "project": "digits", "lr": 0.1}
+    loop.begin()
+    (run,) = reporter.told("start")
+    assert (run.output_dir, run.name, run.project, run.args["lr"]) == ("out/digits", "baseline", "digits", 0.1)
+
+
+@pytest.mark.parametrize("trial", ["trial-3", 3])
+def test_a_trial_without_a_run_name_is_in_the_name(trial):
+    reporter = Notebook()
+    Loop(reporter, output_dir="out").begin(TrainerState(trial_name=trial))
+    assert reporter.told("start")[0].name.startswith(f"out-{trial}-")
 
 
 def test_a_trial_has_a_name_of_its_own():
@@ -559,11 +576,50 @@ def test_a_tracker_that_fails_never_ends_a_training(operation, caplog):
     assert f"calls that failed: {operation} (" in caplog.records[-1].getMessage()
 
 
+def test_a_tracker_that_cannot_say_where_a_run_is_shown_never_ends_a_training(capsys):
+    class Lost(Notebook):
+        def where(self):
+            raise RuntimeError("no address")
+
+    loop = Loop(Lost())
+    loop.begin()
+    loop.log({"loss": 1.0}, step=1)
+    loop.end()
+    assert loop.reporters[0].points == [(1, {"train/loss": 1.0})]
+    assert loop.reporters[0].sent() == "notebook: 1 values of 1 metrics"
+    assert capsys.readouterr().err == "Reporting to notebook\n"
+
+
+def test_an_error_that_cannot_even_say_what_it_is_never_ends_a_training(caplog):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    class Failing(Notebook):
+        def log_points(self, points):
+            raise Mute
+
+    loop = Loop(Failing())
+    loop.begin()
+    loop.log({"loss": 1.0}, step=1)
+    assert "log_points failed (Mute: " in caplog.text
+
+
 def test_a_named_tracker_that_refuses_stops_the_program_with_one_sentence():
     with pytest.raises(StartError, match="notebook cannot start") as caught:
         Loop(Notebook(failing=("start",))).begin()
     assert "no start today" in str(caught.value)
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_refusal_shows_no_secret_in_its_traceback_either():
+    class Chatty(Notebook):
+        def start(self, run):
+            raise RuntimeError("refused key hf_AbCdEfGhIj0123456789")
+
+    with pytest.raises(StartError, match=r"refused key \*\*\*") as caught:
+        Loop(Chatty()).begin()
+    assert "hf_Ab" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_run_that_was_half_opened_when_its_tracker_refused_is_none():
@@ -631,6 +687,29 @@ def test_errors_of_a_tracker_show_no_secret(caplog):
     assert "hunter2" not in caplog.text
     assert "hf_Ab" not in caplog.text
     assert "refused key ***" in caplog.text
+
+
+SECRET = "hf_AbCdEfGhIj0123456789"
+
+
+def test_no_secret_is_told_wherever_it_stands(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--password=two words", "--hub_token", SECRET])
+    reporter = Notebook()
+    loop = Loop(reporter, run_name=f"try {SECRET}", project=SECRET)
+    loop.begin(TrainerState(trial_name=SECRET, trial_params={"password": "two words"}))
+    loop.log({f"loss of {SECRET}": 1.0})
+    loop.log({"api_key": {"openai": "two words"}, "password": ["two words"]})
+    loop.evaluate({f"eval_{SECRET}": 0.5, "eval_note": f"cloned with {SECRET}"})
+    told = repr(reporter.calls)
+    assert SECRET not in told
+    assert "words" not in told
+    assert (0, {"train/loss of ***": 1.0}) in reporter.points
+
+
+def test_the_folder_of_a_run_stays_what_it_is_whatever_its_name_looks_like():
+    reporter = Notebook()
+    Loop(reporter, output_dir="out/hf_Llama2Chat").begin()
+    assert reporter.told("start")[0].output_dir == "out/hf_Llama2Chat"
 
 
 # ---- what a person sees --------------------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import copy
 import json
 import math
 import os
@@ -45,12 +46,35 @@ def test_non_finite_numbers_survive_in_standard_json(tmp_path):
     assert math.isnan(loaded.trial_params["x"][0])
 
 
-def test_secrets_in_logged_texts_are_hidden_in_the_file_and_not_in_the_history(tmp_path):
-    state = TrainerState(log_history=[{"note": "cloned with hf_SECRET1", "nested": {"api_key": "plain"}, "loss": 1.0}])
-    before = json.dumps(state.log_history)
+def test_secrets_are_hidden_in_the_file_and_not_in_the_state(tmp_path):
+    state = TrainerState(
+        log_history=[
+            {"note": "cloned with hf_SECRET1", "nested": {"api_key": "plain"}, "loss": 1.0},
+            {"loss of hf_SECRET1": 2.0},
+        ],
+        trial_name="hf_SECRET1",
+        trial_params={"api_key": "plain", "lr": 0.1},
+    )
+    before = copy.deepcopy(state)
     loaded = TrainerState.load_from_json(saved(state, tmp_path))
-    assert loaded.log_history == [{"note": "cloned with ***", "nested": {"api_key": "***"}, "loss": 1.0}]
-    assert json.dumps(state.log_history) == before
+    assert loaded.log_history == [
+        {"note": "cloned with ***", "nested": {"api_key": "***"}, "loss": 1.0},
+        {"loss of ***": 2.0},
+    ]
+    assert loaded.trial_name == "***"
+    assert loaded.trial_params == {"api_key": "***", "lr": 0.1}
+    assert state == before
+
+
+def test_what_a_resumed_training_works_with_comes_back_as_it_was(tmp_path):
+    (tmp_path / "hf_Llama2Chat").mkdir()
+    saved_state = {"args": {"token": "cat"}, "attributes": {}}
+    state = TrainerState(
+        best_model_checkpoint=str(tmp_path / "hf_Llama2Chat"), stateful_callbacks={"Sampler": saved_state}
+    )
+    loaded = TrainerState.load_from_json(saved(state, tmp_path))
+    assert loaded.best_model_checkpoint == state.best_model_checkpoint
+    assert loaded.stateful_callbacks == {"Sampler": saved_state}
 
 
 PLAIN = st.recursive(

@@ -11,7 +11,7 @@ from trackside.mapping import grouped
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import RecordingReporter
 
-TEXTS = {"train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos"}
+SUMMARY = {"train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos"}
 
 
 def history(state):
@@ -19,7 +19,7 @@ def history(state):
     points = {}
     for entry in state.log_history:
         for name, value in entry.items():
-            if name not in TEXTS | {"step"}:
+            if name not in SUMMARY | {"step"}:
                 points.setdefault(grouped(name), []).append((entry["step"], value))
     return points
 
@@ -33,7 +33,7 @@ def test_all_that_is_logged_is_reported(api, tmp_path):
         assert reporter.points == history(loop.state)
         assert reporter.params["learning_rate"] == 0.1
         assert reporter.params["degree"] == 1
-        assert set(reporter.summary) == {grouped(name) for name in TEXTS}
+        assert set(reporter.summary) == {grouped(name) for name in SUMMARY}
         assert [artifact.name for artifact in reporter.artifacts] == ["checkpoint-4", "checkpoint-8"]
         assert reporter.statuses == ["finished"]
     assert reporters[0].runs[0].id == reporters[1].runs[0].id

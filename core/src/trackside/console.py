@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, TextIO
 
 from trackside.callbacks import TrainerCallback
 from trackside.state import TrainerControl, TrainerState
+from trackside.values import Redaction, describe
 
 _UNCOUNTABLE_STEPS = 2**31
+_redact = Redaction()
 
 
 class PrinterCallback(TrainerCallback):
@@ -27,7 +30,7 @@ class PrinterCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if state.is_local_process_zero and logs:
-            print(format_logs(logs, state, self.max_str_len), flush=True)
+            show(format_logs(logs, state, self.max_str_len), sys.stdout)
 
 
 class ProgressCallback(TrainerCallback):
@@ -83,10 +86,8 @@ class ProgressCallback(TrainerCallback):
             return
         line = format_logs(logs, state, self.max_str_len)
         bar = self.training_bar if self.prediction_bar is None else self.prediction_bar
-        if bar is None:
-            print(line, flush=True)
-        else:
-            bar.write(line)
+        with nullcontext() if bar is None else bar.external_write_mode(sys.stdout):
+            show(line, sys.stdout)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._close()
@@ -122,7 +123,8 @@ def format_logs(logs: Mapping[str, Any], state: TrainerState, max_str_len: int =
     """One line for a person: where the training is, then each value, `step 20/900  loss 0.4132`."""
     known = 0 < state.max_steps < _UNCOUNTABLE_STEPS
     where = f"step {state.global_step}/{state.max_steps}" if known else f"step {state.global_step}"
-    shown = [f"{key} {_format(value, max_str_len)}" for key, value in logs.items() if key != "total_flos"]
+    plain = _redact(describe(logs))
+    shown = [f"{key} {_format(value, max_str_len)}" for key, value in plain.items() if key != "total_flos"]
     return "  ".join([where, *shown])
 
 
@@ -140,9 +142,23 @@ def _length(loader: Any) -> int | None:
 
 def say(line: str) -> None:
     """A line for the person at the terminal that is neither a log of the training nor a warning."""
-    if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)
+    show(line, sys.stderr)
+
+
+def show(line: str, stream: TextIO | None) -> None:
+    """Print a line. A stream that is gone, or that cannot spell it, is no reason to end a training."""
+    if stream is None:
+        return
+    try:
+        print(line, file=stream, flush=hasattr(stream, "flush"))
+    except UnicodeEncodeError:
+        show(line.encode("ascii", "backslashreplace").decode(), stream)
+    except (OSError, ValueError):  # a closed pipe, a lost terminal; a closed file
+        pass
 
 
 def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or one that can only write; it is closed
+        return False

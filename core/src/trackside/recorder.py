@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
-from trackside.values import describe, flatten, redact
+from trackside.values import Redaction, describe, flatten
 
 if TYPE_CHECKING:
     from trackside.reporter import Reporter
@@ -81,6 +81,7 @@ class Recorder:
         self._recent: deque[_Told] = deque(maxlen=WINDOW)
         self._logged: tuple[int, Mapping[str, Any]] = (-1, {})
         self._warned: set[str] = set()
+        self._redact = Redaction()
 
     @classmethod
     def make(cls, run: Run) -> Recorder:
@@ -194,9 +195,7 @@ class Recorder:
         """Values as plain data of their own. Of an evaluation only what the log before it did not hold already."""
         if values is None:
             return {}
-        plain = flatten(describe(values), expand=True)
-        if any(isinstance(value, str) for value in plain.values()):
-            plain = redact(plain)
+        plain = flatten(self._redact(describe(values)), expand=True)
         self._warn_of_non_finite(plain, step)
         if kind == "log":
             self._logged = (step, plain)

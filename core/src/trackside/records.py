@@ -86,7 +86,6 @@ class Run:
     args: Mapping[str, Any] = field(default_factory=dict)
     model_config: Mapping[str, Any] = field(default_factory=dict)
     peft_config: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
     source: Mapping[str, str] = field(default_factory=dict)
     trial_name: str | None = None
     trial_params: Mapping[str, Any] | None = None
@@ -110,17 +109,17 @@ class Run:
 
         now = time.time()
         carried = carried_by(state)
-        output_dir = str(getattr(args, "output_dir", None) or ".")
-        trial_name = getattr(state, "trial_name", None)
+        output_dir = str(argument(args, "output_dir") or ".")
+        trial_name = _public(getattr(state, "trial_name", None))
         return cls(
             id=carried.get("run") or new_id(),
             name=carried.get("name") or _name(args, output_dir, trial_name, now),
             output_dir=output_dir,
-            project=getattr(args, "project", None),
+            project=_public(argument(args, "project")),
             args=_params(args),
             model_config=_params(getattr(model, "config", None)),
             peft_config=_params(getattr(model, "peft_config", None)),
-            source=redact({"command": shlex.join(sys.argv), "python": sys.version.split()[0]}),
+            source={"command": shlex.join(_public(sys.argv)), "python": sys.version.split()[0]},
             trial_name=trial_name,
             trial_params=_params(state.trial_params) or None,
             step=state.global_step,
@@ -142,14 +141,23 @@ def new_id() -> str:
     return os.urandom(6).hex()
 
 
+def argument(args: Any, name: str) -> Any:
+    """An argument of the loop, whatever holds them; None if there is none of this name."""
+    return args.get(name) if isinstance(args, Mapping) else getattr(args, name, None)
+
+
 def _name(args: Any, output_dir: str, trial_name: str | None, now: float) -> str:
     """The user's name, or the output folder with time and a few random digits: runs of one script differ."""
-    given = getattr(args, "run_name", None)
+    given = argument(args, "run_name")
     if given and given != output_dir:  # transformers once set the one to the other
-        return f"{given}-{trial_name}" if trial_name else str(given)
-    folder = os.path.basename(os.path.abspath(output_dir))
+        return f"{_public(given)}-{trial_name}" if trial_name else str(_public(given))
+    folder = _public(os.path.basename(os.path.abspath(output_dir)))
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-    return "-".join(part for part in (folder, trial_name, stamp, os.urandom(2).hex()) if part)
+    return "-".join(str(part) for part in (folder, trial_name, stamp, os.urandom(2).hex()) if part)
+
+
+def _public(value: Any) -> Any:
+    return redact(describe(value))
 
 
 def _params(source: Any) -> dict[str, Any]:

@@ -18,11 +18,25 @@ from trackside.delivery import Call, Delivery
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import Recorder, Seat
-from trackside.records import STATE_KEY, Artifact, Kind, Limits, Point, Record, Run, Status, carried_by, new_id
+from trackside.records import (
+    STATE_KEY,
+    Artifact,
+    Kind,
+    Limits,
+    Point,
+    Record,
+    Run,
+    Status,
+    argument,
+    carried_by,
+    new_id,
+)
 from trackside.state import TrainerControl, TrainerState
-from trackside.values import redact
+from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
+
+FAILED = object()
 
 
 class StartError(RuntimeError):
@@ -192,7 +206,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if self._reports(args, state, model):
             name = f"checkpoint-{state.global_step}"
-            path = os.path.join(str(getattr(args, "output_dir", "")), name)
+            path = os.path.join(str(argument(args, "output_dir") or "."), name)
             if os.path.isdir(path):
                 self._tell("artifact", state, artifact=Artifact(path, name, step=state.global_step))
 
@@ -301,7 +315,7 @@ class Reporter(TrainerCallback, ABC):
         state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
     def _refused(self, error: Exception) -> None:
-        reason = redact(f"{type(error).__name__}: {error}")
+        said, reason = describe(error), _reason(error)
         if self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
@@ -310,7 +324,7 @@ class Reporter(TrainerCallback, ABC):
             trouble = "is installed but broken" if isinstance(error, ImportError) else "cannot start"
             raise StartError(
                 f"{self.name} {trouble} ({reason}); mend that, or leave {self.name!r} out of report_to."
-            ) from error
+            ) from (error if redact(said) == said else None)  # the traceback would show it as it is
 
     def _end(self, status: Status, state: TrainerState) -> None:
         seat = self._seat
@@ -349,7 +363,7 @@ class Reporter(TrainerCallback, ABC):
         return f"{self.name}: {self._sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
 
     def _as_hint(self) -> str:
-        hint = self.where()
+        hint = self._call("where")
         return "" if hint is None else f"; see the run with: {hint}"
 
     def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
@@ -398,7 +412,7 @@ class Reporter(TrainerCallback, ABC):
         return isinstance(error, OSError) and error.filename is None  # a network, not a path
 
     def _make(self, call: Call) -> None:
-        if self._call(call.operation, *call.arguments):
+        if self._call(call.operation, *call.arguments, failed=FAILED) is not FAILED:
             self._took(call)
 
     def _took(self, call: Call) -> None:
@@ -409,19 +423,21 @@ class Reporter(TrainerCallback, ABC):
         """Whether the tracker has one of the optional operations."""
         return getattr(type(self), operation) is not getattr(Reporter, operation)
 
-    def _call(self, operation: str, *arguments: Any) -> bool:
-        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training."""
+    def _call(self, operation: str, *arguments: Any, failed: Any = None) -> Any:
+        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training.
+
+        Returns what the operation returns, or `failed`.
+        """
         try:
-            getattr(self, operation)(*arguments)
-            return True
+            return getattr(self, operation)(*arguments)
         except Exception as error:
             self._failed(operation, error)
-            return False
+            return failed
 
     def _failed(self, operation: str, error: Exception) -> None:
         self._failures[operation] += 1
-        kind, reason = type(error).__name__, redact(str(error))
-        self._warn_once((operation, kind), "%s: %s failed (%s: %s).", self.name, operation, kind, reason)
+        about = operation, type(error)
+        self._warn_once(about, "%s: %s failed (%s).", self.name, operation, _reason(error))
 
     def _warn_once(self, about: Any, message: str, *values: Any) -> None:
         if about not in self._warned:
@@ -441,6 +457,11 @@ class Reporter(TrainerCallback, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self._as_given().items() if name not in self.handles}
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, without its secrets, and even if it fails to say it."""
+    return f"{type(error).__name__}: {redact(describe(error))}"
 
 
 def status_of(exception: BaseException | None) -> Status:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from trackside.values import describe, redact
+from trackside.values import Redaction, describe, redact
 
 logger = logging.getLogger(__name__)
 
@@ -100,14 +100,18 @@ class TrainerState:
         """Write the state as standard JSON: whole or not at all, and without encoding old log entries again.
 
         JSON has no nan and no infinity. An infinity is written `1e999`, which every reader takes for one, a nan
-        `"NaN"`. In the log history secrets are hidden, since a checkpoint is handed on.
+        `"NaN"`. In the logs and the trial's parameters secrets are hidden, since a checkpoint is handed on.
         """
-        lines = []
-        for spec in sorted(dataclasses.fields(self), key=lambda spec: spec.name):
-            value = getattr(self, spec.name)
-            text = self._history.encode(value) if spec.name == "log_history" else _encode(describe(value))
-            lines.append(f'  "{spec.name}": {text}')
+        names = sorted(spec.name for spec in dataclasses.fields(self))
+        lines = [f'  "{name}": {self._encoded(name)}' for name in names]
         _write_atomically(os.fspath(json_path), "{\n" + ",\n".join(lines) + "\n}\n")
+
+    def _encoded(self, name: str) -> str:
+        value = getattr(self, name)
+        if name == "log_history":
+            return self._history.encode(value)
+        plain = describe(value)
+        return _encode(redact(plain) if name in ("trial_name", "trial_params") else plain)
 
     @classmethod
     def load_from_json(cls, json_path: str | os.PathLike[str]) -> TrainerState:
@@ -152,6 +156,7 @@ class _HistoryLines:
     def __init__(self) -> None:
         self.entries: list[Any] = []
         self.lines: list[str] = []
+        self._redact = Redaction()
 
     def encode(self, history: list[dict[str, Any]]) -> str:
         known = self._unchanged(history)
@@ -159,8 +164,7 @@ class _HistoryLines:
         for entry in history[known:]:
             plain = describe(entry)
             self.entries.append(plain)
-            is_numeric = all(isinstance(value, (int, float)) for value in plain.values())
-            self.lines.append("    " + _encode(plain if is_numeric else redact(plain)))
+            self.lines.append("    " + _encode(self._redact(plain)))
         return "[\n" + ",\n".join(self.lines) + "\n  ]" if self.lines else "[]"
 
     def _unchanged(self, history: list[dict[str, Any]]) -> int:

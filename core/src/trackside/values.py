@@ -7,7 +7,6 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
-from datetime import date, time
 from enum import Enum
 from typing import Any
 
@@ -15,7 +14,7 @@ REDACTED = "***"
 
 SMALL_ARRAY = 64
 DEEPEST = 32
-_MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_MEMORY_ADDRESS = r" at 0x[0-9a-fA-F]+"
 
 
 def scalar(value: Any) -> int | float | None:
@@ -146,11 +145,11 @@ def _describe_array(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (date, time)):
-        return value.isoformat()
+    if hasattr(value, "isoformat"):  # dates and times, without importing what would know them
+        return str(value.isoformat())
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    return _MEMORY_ADDRESS.sub("", str(value))
+    return re.sub(_MEMORY_ADDRESS, "", str(value))
 
 
 def _type_name(value: Any) -> str:
@@ -159,40 +158,47 @@ def _type_name(value: Any) -> str:
 
 # ---- secrets ----------------------------------------------------------------------------------------------------
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_SECRET_WORDS = ("password", "passwd", "secret", "credential", "credentials")
-_SECRET_ENDINGS = (("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"))
+# Texts, not compiled patterns: compiling them would take longer than the rest of the import.
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
+_SECRET_WORDS = r"(?:password|passphrase|passwd|secret|credential|apikey)s?$"
+_SECRET_KEYS = {"api", "access", "secret", "private"}
 _VOCABULARY = {"pad", "bos", "eos", "unk", "sep", "cls", "mask", "image", "audio", "video"}
 
 _SHORTEST_SECRET = 8
-_KNOWN_SHAPES = re.compile(
+_KNOWN_SHAPES = (
     r"\bhf_(?=\w*[A-Z0-9])[A-Za-z0-9]{6,}"
-    r"|\bsk-(?=[\w-]*[A-Z0-9])[\w-]{8,}"
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-)[\w-]{8,}"
-    r"|\bxox[abprs]-[\w-]{8,}"
-    r"|\bA[KS]IA[0-9A-Z]{12,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|(?<![A-Za-z0-9])(?:"  # also within a name: run_ghp_...
+    r"hf_[A-Za-z0-9]{20,}"
+    r"|sk-(?=[\w-]{0,40}[A-Z0-9])[\w-]{8,}"
+    r"|(?:gh[pousr]_|github_pat_|glpat-)[\w-]{8,}"
+    r"|xox[abprs]-[\w-]{8,}"
+    r"|A[KS]IA[0-9A-Z]{12,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
 )
-_URL_CREDENTIALS = re.compile(r"(?P<scheme>\b[a-zA-Z][\w+.-]*://)(?P<user>[^\s/@:'\"]*)(?P<password>:[^\s/@'\"]*)?@")
-_ASSIGNMENT = re.compile(
-    r"(?i)(?<![\w.-])(?P<key>-{0,2}[\w.-]*(?:password|passwd|secret|credentials?|key|token))"
-    r"(?P<gap>['\"]?\s*[:=]\s*|\s+)(?P<quote>['\"]?)(?P<value>[^\s'\",;&}\])]+)"
+_URL_CREDENTIALS = r"(?<![\w+.-])(?P<scheme>[\w+.-]+://)(?P<user>[^\s/@:'\"]*)(?P<password>:[^\s/?#'\"]*)?@"
+_ASSIGNMENT = (
+    r"(?is)(?<![\w.-])(?P<key>-{0,2}[\w.-]*(?:password|passphrase|passwd|secret|credential|key|token)s?)"
+    r"(?P<gap>\\*['\"]?\s*[:=]\s*|\s+)"
+    r"(?:(?P<quote>\\*['\"])(?:(?!(?P=quote))(?:\\.|.))*(?:(?P=quote)|$)|[^\s'\",;&}\])]+)"
 )
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+_BEARER = r"\b((?i:bearer|basic))\s+(?=[\w.~+/=-]*[A-Z0-9+/=])[\w.~+/=-]{8,}"
 
 
 def is_secret_key(key: str) -> bool:
     """Whether values under `key` are secrets: by its last words, whatever case or separators it is written with.
 
-    Passwords, secrets, credentials, `*_api_key`, `*_access_key`, `*_secret_key`, `*_private_key`, `token` and
-    `*_token` are; the tokens of a vocabulary (`pad_token`, `image_token`), `max_tokens` and `tokenizer_name` are not.
+    Passwords, passphrases, secrets, credentials, `*_api_key`, `*_access_key`, `*_secret_key`, `*_private_key`, one or
+    several, `token` and `*_token` are; the tokens of a vocabulary (`pad_token`, `image_token`), `max_tokens` and
+    `tokenizer_name` are not.
     """
-    words = tuple(word.lower() for word in _WORDS.findall(key))
+    words = tuple(word.lower() for word in re.findall(_WORDS, key))
     if not words:
         return False
     if words[-1] == "token":
         return words[-2:-1] == () or words[-2] not in _VOCABULARY
-    return words[-1] in _SECRET_WORDS or words[-2:] in _SECRET_ENDINGS
+    if words[-1] in ("key", "keys"):
+        return words[-2:-1] != () and words[-2] in _SECRET_KEYS
+    return re.search(_SECRET_WORDS, words[-1]) is not None
 
 
 def redact(value: Any, environ: Mapping[str, str] = os.environ) -> Any:
@@ -203,6 +209,20 @@ def redact(value: Any, environ: Mapping[str, str] = os.environ) -> Any:
     with secret names.
     """
     return _redact(value, _secret_values(environ))
+
+
+class Redaction:
+    """Redacts log after log: numbers under names that were harmless before cost nothing."""
+
+    def __init__(self) -> None:
+        self._harmless: set[str] = set()
+
+    def __call__(self, plain: dict[str, Any]) -> dict[str, Any]:
+        if plain.keys() <= self._harmless and all(isinstance(value, (int, float)) for value in plain.values()):
+            return plain
+        redacted: dict[str, Any] = redact(plain)
+        self._harmless |= plain.keys() & redacted.keys()
+        return redacted
 
 
 def _secret_values(environ: Mapping[str, str]) -> list[str]:
@@ -226,11 +246,16 @@ def _redact(value: Any, secrets: list[str]) -> Any:
 
 
 def _redact_sequence(values: list[Any] | tuple[Any, ...], secrets: list[str]) -> list[Any]:
-    """A sequence may be a command line: what follows `--hub_token` is a secret too."""
+    """A sequence may be a command line: what follows `--hub_token`, or `--hub_token=` in one argument, is secret."""
     redacted, previous = [], None
     for value in values:
-        follows_option = isinstance(previous, str) and previous.startswith("-") and is_secret_key(previous)
-        redacted.append(_hide(value) if follows_option else _redact(value, secrets))
+        option, equals, rest = value.partition("=") if isinstance(value, str) else ("", "", "")
+        if isinstance(previous, str) and previous.startswith("-") and is_secret_key(previous):
+            redacted.append(_hide(value))
+        elif rest and is_secret_key(option):
+            redacted.append(_redact_text(option, secrets) + equals + REDACTED)
+        else:
+            redacted.append(_redact(value, secrets))
         previous = value
     return redacted
 
@@ -248,21 +273,20 @@ def _hide(value: Any) -> Any:
 def _redact_text(text: str, secrets: list[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, REDACTED)
-    text = _KNOWN_SHAPES.sub(REDACTED, text)
-    text = _URL_CREDENTIALS.sub(_hide_url, text)
-    text = _BEARER.sub(rf"\1 {REDACTED}", text)
-    return _ASSIGNMENT.sub(_hide_assignment, text)
+    text = re.sub(_KNOWN_SHAPES, REDACTED, text)
+    text = re.sub(_URL_CREDENTIALS, _hide_url, text)
+    text = re.sub(_BEARER, rf"\1 {REDACTED}", text)
+    return re.sub(_ASSIGNMENT, _hide_assignment, text)
 
 
 def _hide_url(match: re.Match[str]) -> str:
-    is_login_only = match["password"] is None and not match["scheme"].startswith("http")
-    return (
-        match[0] if is_login_only or not match["user"] + (match["password"] or "") else f"{match['scheme']}{REDACTED}@"
-    )
+    is_login_only = match["password"] is None and "http" not in match["scheme"]
+    is_empty = not match["user"] + (match["password"] or "")
+    return match[0] if is_login_only or is_empty else f"{match['scheme']}{REDACTED}@"
 
 
 def _hide_assignment(match: re.Match[str]) -> str:
     """`--option value`, `key=value` and `key: value` count, but prose may well say "next token: x"."""
-    key, gap = match["key"], match["gap"]
+    key, gap, quote = match["key"], match["gap"], match["quote"] or ""
     assigns = key.startswith("-") or "=" in gap or (":" in gap and key.lower() != "token")
-    return f"{key}{gap}{match['quote']}{REDACTED}" if assigns and is_secret_key(key) else match[0]
+    return f"{key}{gap}{quote}{REDACTED}{quote}" if assigns and is_secret_key(key) else match[0]

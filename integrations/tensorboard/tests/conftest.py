@@ -24,3 +24,9 @@ def loop(tmp_path: Path):
         return FakeLoop(callbacks, **{"output_dir": tmp_path / "out", **arguments})
 
     return make
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """The folder in which the runs of `loop` get a directory each."""
+    return tmp_path / "out" / "runs"

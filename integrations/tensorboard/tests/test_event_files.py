@@ -176,11 +176,11 @@ def test_arguments_and_the_config_of_the_model_are_texts(loop, reporter):
     assert run.described("peft_config") == {"default": {"r": 8}}
 
 
-def test_the_hparams_tab_shows_each_run_once_with_its_last_values(loop, tmp_path):
+def test_the_hparams_tab_shows_each_run_once_with_its_last_values(loop, runs):
     for rate in (0.5, 0.25):
         reporter = TensorBoardCallback()
         loop(reporter, learning_rate=rate, run_name=f"rate-{rate}", num_train_epochs=1).train()
-    table = hparams_table(tmp_path / "out" / "runs")
+    table = hparams_table(runs)
     assert {name: row["params"]["learning_rate"] for name, row in table.items()} == {"rate-0.5": 0.5, "rate-0.25": 0.25}
     for row in table.values():
         assert row["metrics"]["train/loss"] == row["metrics"]["eval/loss"] == pytest.approx(0.2)
@@ -189,7 +189,7 @@ def test_the_hparams_tab_shows_each_run_once_with_its_last_values(loop, tmp_path
         assert row["status"] == "STATUS_SUCCESS"
 
 
-def test_the_hparams_tab_has_numbers_switches_and_texts_and_the_rest_as_json(loop, reporter, tmp_path):
+def test_the_hparams_tab_has_numbers_switches_and_texts_and_the_rest_as_json(loop, reporter, runs):
     params = {
         "none": None,
         "list": ["a", None, 1],
@@ -202,7 +202,7 @@ def test_the_hparams_tab_has_numbers_switches_and_texts_and_the_rest_as_json(loo
         2: 3,
     }
     loop(reporter, num_train_epochs=1, lr_scheduler_kwargs=params, disable_tqdm=False).train()
-    (row,) = hparams_table(tmp_path / "out" / "runs").values()
+    (row,) = hparams_table(runs).values()
     prefix = "lr_scheduler_kwargs/"
     found = {key.removeprefix(prefix): value for key, value in row["params"].items() if key.startswith(prefix)}
     assert found == {
@@ -219,13 +219,13 @@ def test_the_hparams_tab_has_numbers_switches_and_texts_and_the_rest_as_json(loo
     assert row["params"]["save_strategy"] == "epoch"
 
 
-def test_the_hparams_tab_knows_success_only_since_a_failed_run_may_be_resumed(loop, tmp_path):
+def test_the_hparams_tab_knows_success_only_since_a_failed_run_may_be_resumed(loop, tmp_path, runs):
     with pytest.raises(RuntimeError):
         loop(TensorBoardCallback(), num_train_epochs=2).train(fail_at=6)
-    (row,) = hparams_table(tmp_path / "out" / "runs").values()
+    (row,) = hparams_table(runs).values()
     assert row["status"] == "STATUS_UNKNOWN"
     loop(TensorBoardCallback(), num_train_epochs=2).train(resume_from=tmp_path / "out" / "checkpoint-4")
-    (row,) = hparams_table(tmp_path / "out" / "runs").values()
+    (row,) = hparams_table(runs).values()
     assert row["status"] == "STATUS_SUCCESS"
 
 
@@ -244,7 +244,7 @@ def test_a_text_says_how_the_run_has_ended(loop, reporter, exception, status):
 # ---- directories ----------------------------------------------------------------------------------------------------
 
 
-def test_each_training_has_a_directory_of_its_own(loop, reporter, tmp_path):
+def test_each_training_has_a_directory_of_its_own(loop, reporter, runs):
     training = loop(reporter, num_train_epochs=1)
     directories = []
     for _ in range(3):
@@ -252,13 +252,13 @@ def test_each_training_has_a_directory_of_its_own(loop, reporter, tmp_path):
         training.evaluate()
         directories.append(reporter.tracker_id)
     assert len(set(directories)) == 3
-    assert {Path(directory).parent for directory in directories} == {tmp_path / "out" / "runs"}
+    assert {Path(directory).parent for directory in directories} == {runs}
     for directory in directories:
         assert RunOnDisk(directory).scalars("train/loss")[-1] == (4, pytest.approx(0.2))
         assert RunOnDisk(directory).scalars("eval/loss") == [(4, pytest.approx(0.2))] * 2
 
 
-def test_two_runs_of_one_name_in_one_second_do_not_meet(loop, tmp_path):
+def test_two_runs_of_one_name_in_one_second_do_not_meet(loop, runs):
     reporters = [TensorBoardCallback(), TensorBoardCallback()]
     trainings = [loop(reporter, run_name="baseline") for reporter in reporters]
     for training in trainings:
@@ -266,13 +266,11 @@ def test_two_runs_of_one_name_in_one_second_do_not_meet(loop, tmp_path):
     for number, training in enumerate(trainings):
         log(training, 1, loss=float(number))
         training.fire("on_train_end")
-    assert [reporter.tracker_id for reporter in reporters] == [
-        str(tmp_path / "out" / "runs" / name) for name in ("baseline", "baseline-2")
-    ]
+    assert [reporter.tracker_id for reporter in reporters] == [str(runs / name) for name in ("baseline", "baseline-2")]
     assert [on_disk(reporter).scalars("train/loss") for reporter in reporters] == [[(1, 0.0)], [(1, 1.0)]]
 
 
-def test_each_trial_has_a_directory_of_its_own(loop, reporter, tmp_path):
+def test_each_trial_has_a_directory_of_its_own(loop, reporter, runs):
     training = loop(reporter, run_name="search")
     for trial in ("trial-0", "trial-1"):
         training.state = training._new_state()
@@ -280,13 +278,13 @@ def test_each_trial_has_a_directory_of_its_own(loop, reporter, tmp_path):
         begin(training)
         log(training, 1, loss=0.5)
         training.fire("on_train_end")
-    assert {path.name for path in (tmp_path / "out" / "runs").iterdir()} == {"search-trial-0", "search-trial-1"}
+    assert {path.name for path in runs.iterdir()} == {"search-trial-0", "search-trial-1"}
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "/absolute", "..", "a/b", "x" * 400, "größe 1"])
-def test_the_directory_of_a_run_is_below_the_folder_whatever_its_name(loop, reporter, tmp_path, name):
+def test_the_directory_of_a_run_is_below_the_folder_whatever_its_name(loop, reporter, tmp_path, runs, name):
     begin(loop(reporter, run_name=name))
-    assert Path(reporter.tracker_id).parent == tmp_path / "out" / "runs"
+    assert Path(reporter.tracker_id).parent == runs
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
@@ -406,7 +404,7 @@ def test_what_a_user_writes_through_the_run_is_on_disk_at_once_too(loop, reporte
     assert on_disk(reporter).scalars("mine/score") == [(3, 0.5)]
 
 
-def test_kill_9_in_mid_run_keeps_every_logged_point(tmp_path):
+def test_kill_9_in_mid_run_keeps_every_logged_point(tmp_path, runs):
     run_script(
         """
         import os, signal
@@ -422,11 +420,11 @@ def test_kill_9_in_mid_run_keeps_every_logged_point(tmp_path):
         tmp_path,
         expect=-9,
     )
-    (directory,) = (tmp_path / "out" / "runs").iterdir()
+    (directory,) = runs.iterdir()
     assert RunOnDisk(directory).scalars("train/loss") == [(step, step / 2) for step in range(1, 101)]
 
 
-def test_a_disk_that_is_full_for_a_while_does_not_spoil_the_file(tmp_path):
+def test_a_disk_that_is_full_for_a_while_does_not_spoil_the_file(tmp_path, runs):
     run_script(
         """
         import resource, signal
@@ -447,7 +445,7 @@ def test_a_disk_that_is_full_for_a_while_does_not_spoil_the_file(tmp_path):
         """,
         tmp_path,
     )
-    (directory,) = (tmp_path / "out" / "runs").iterdir()
+    (directory,) = runs.iterdir()
     points = RunOnDisk(directory).scalars("train/loss")
     assert points[0] == (1, 0.5)
     assert points[-1] == (300, 150.0)
@@ -455,7 +453,7 @@ def test_a_disk_that_is_full_for_a_while_does_not_spoil_the_file(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_reports_nothing_and_its_exit_does_not_hang(tmp_path):
+def test_a_forked_child_reports_nothing_and_its_exit_does_not_hang(tmp_path, runs):
     run_script(
         """
         import os, sys
@@ -475,7 +473,7 @@ def test_a_forked_child_reports_nothing_and_its_exit_does_not_hang(tmp_path):
         """,
         tmp_path,
     )
-    (directory,) = (tmp_path / "out" / "runs").iterdir()
+    (directory,) = runs.iterdir()
     run = RunOnDisk(directory)
     assert run.scalars("train/loss") == [(step, 1.0) for step in range(1, 41)]
     assert "train/from_the_child" not in run.tags
@@ -489,7 +487,7 @@ def writer_of_torch(directory):
 
 
 @pytest.mark.parametrize("make_writer", [SummaryWriter, writer_of_torch])
-def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, make_writer):
+def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, runs, make_writer):
     writer = make_writer(str(tmp_path / "mine"))
     reporter = TensorBoardCallback(writer)
     training = loop(reporter, num_train_epochs=1)
@@ -510,7 +508,7 @@ def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, mak
     assert run.texts("train/phase") == [(1, "warm-up"), (2, "warm-up")]
     assert run.described("args")["learning_rate"] == 0.1
     assert hparams_table(tmp_path)["mine"]["params"]["learning_rate"] == 0.1
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not runs.exists()
 
 
 def test_tensorboards_own_event_writer_which_torch_uses_gets_messages_of_its_own_kind(loop, tmp_path):
@@ -521,13 +519,13 @@ def test_tensorboards_own_event_writer_which_torch_uses_gets_messages_of_its_own
     events.close()
 
 
-def test_a_writer_of_the_users_does_not_travel(loop, tmp_path):
+def test_a_writer_of_the_users_does_not_travel(loop, tmp_path, runs):
     writer = SummaryWriter(str(tmp_path / "mine"))
     reporter = TensorBoardCallback(tb_writer=writer)
     begin(loop(reporter))
     for twin in (pickle.loads(pickle.dumps(reporter)), copy.deepcopy(reporter)):
         begin(loop(twin))
-        assert Path(twin.tracker_id).parent == tmp_path / "out" / "runs"
+        assert Path(twin.tracker_id).parent == runs
         twin.close()
     writer.close()
 

@@ -445,20 +445,18 @@ class LacksAKey(InMemoryReporter):
 class IsRegisteredUnderAnotherName(InMemoryContract):
     @pytest.fixture(autouse=True)
     def _install(self, folder, monkeypatch):
-        install(folder, "inmemory", "in_memory:InMemoryReporter")
-        monkeypatch.syspath_prepend(folder)
+        install("inmemory", "in_memory:InMemoryReporter", folder, monkeypatch)
 
 
 @breaks("test_it_is_registered_under_its_own_name")
 class IsNotRegistered(InMemoryContract):
     @pytest.fixture(autouse=True)
     def _install(self, folder, monkeypatch):
-        install(folder, "other", "another_package:Reporter")
-        monkeypatch.syspath_prepend(folder)
+        install("other", "another_package:Reporter", folder, monkeypatch)
 
 
-def install(folder, name, target):
-    """Let `folder` look like an environment in which `in_memory` is installed with one entry point."""
+def install(name, target, folder, monkeypatch):
+    """Let `folder` look like an environment in which `in_memory` is installed with one entry point, and use it."""
     info = folder / "trackside_in_memory-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trackside-in-memory\nVersion: 1.0\n")
@@ -466,3 +464,4 @@ def install(folder, name, target):
     (folder / "in_memory").mkdir()
     (folder / "in_memory" / "py.typed").touch()
     (info / "entry_points.txt").write_text(f"[trackside.reporters]\n{name} = {target}\n")
+    monkeypatch.syspath_prepend(folder)

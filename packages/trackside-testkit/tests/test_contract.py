@@ -17,8 +17,7 @@ pytest_plugins = ["pytester"]
 class TestInMemory(InMemoryContract):
     @pytest.fixture(autouse=True)
     def _install(self, tmp_path, monkeypatch):
-        install(tmp_path, "in_memory", "in_memory:InMemoryReporter")
-        monkeypatch.syspath_prepend(tmp_path)
+        install("in_memory", "in_memory:InMemoryReporter", tmp_path, monkeypatch)
 
 
 class OnceOnly(InMemoryReporter):

@@ -126,8 +126,7 @@ def read_run(path: Path) -> Run:
             "upgrade trackside-spool."
         )
     known = {spec.name for spec in dataclasses.fields(Run)}
-    values = {key: value for key, value in header["run"].items() if key in known}
-    return Run(**{**values, "tags": tuple(values.get("tags", ()))})
+    return Run(**{key: value for key, value in header["run"].items() if key in known})
 
 
 class Reader:

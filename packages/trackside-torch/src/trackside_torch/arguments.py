@@ -196,20 +196,24 @@ class TrainingArguments:
         return self.per_device_eval_batch_size
 
     @property
+    def _processes(self) -> Processes:
+        return Processes.here(self.use_cpu)
+
+    @property
     def device(self) -> torch.device:
-        return Processes.here(self.use_cpu).device
+        return self._processes.device
 
     @property
     def world_size(self) -> int:
-        return Processes.here(self.use_cpu).world_size
+        return self._processes.world_size
 
     @property
     def process_index(self) -> int:
-        return Processes.here(self.use_cpu).rank
+        return self._processes.rank
 
     @property
     def local_process_index(self) -> int:
-        return Processes.here(self.use_cpu).local_rank
+        return self._processes.local_rank
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
         """Steps of warm-up, a ratio resolved."""

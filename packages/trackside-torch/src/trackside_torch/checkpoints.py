@@ -28,6 +28,10 @@ SCALER_NAME = "scaler.pt"
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
+def checkpoint_name(step: int) -> str:
+    return f"checkpoint-{step}"
+
+
 def random_states_name(processes: Processes) -> str:
     return "rng_state.pth" if processes.is_alone else f"rng_state_{processes.rank}.pth"
 

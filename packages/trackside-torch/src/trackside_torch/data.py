@@ -73,10 +73,9 @@ class EpochSampler(Sampler[int]):
         mine: list[int] = []
         for start in range(0, self.length, self._global_batch_size):
             batch = order[start : start + self._global_batch_size]
-            share = math.ceil(len(batch) / self.processes.world_size)
             if self.is_even:
-                batch += itertools.islice(itertools.cycle(order), share * self.processes.world_size - len(batch))
-            mine += batch[self.processes.rank * share : (self.processes.rank + 1) * share]
+                batch += itertools.islice(itertools.cycle(order), -len(batch) % self.processes.world_size)
+            mine += _share_of(batch, self.processes)
         return mine[: len(self)]
 
     def _order(self) -> list[int]:
@@ -105,8 +104,13 @@ class IterableShare(IterableDataset):
         while batch := list(itertools.islice(items, size)):
             if len(batch) < size and self.is_even:
                 return
-            share = math.ceil(len(batch) / self.processes.world_size)
-            yield from batch[self.processes.rank * share : (self.processes.rank + 1) * share]
+            yield from _share_of(batch, self.processes)
+
+
+def _share_of(global_batch: list[Any], processes: Processes) -> list[Any]:
+    """The part of a global batch that this process trains on; where it is not full, the last ones get less."""
+    share = math.ceil(len(global_batch) / processes.world_size)
+    return global_batch[processes.rank * share : (processes.rank + 1) * share]
 
 
 def make_loader(

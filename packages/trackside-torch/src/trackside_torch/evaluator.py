@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from trackside.callbacks import CallbackHandler, TrainerCallback
 from trackside.console import PrinterCallback, ProgressCallback
 from trackside.flow import DefaultFlowCallback
+from trackside.registry import resolve
 from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe
 from trackside_torch.arguments import TrainingArguments
@@ -63,8 +64,6 @@ class Evaluator:
         self.state = self._new_state()
 
     def _all_callbacks(self, own: Iterable[Any]) -> list[Any]:
-        from trackside.registry import resolve
-
         own = list(own)
         given = {callback if isinstance(callback, type) else type(callback) for callback in own}
         reporters = [reporter for reporter in resolve(self.args.report_to) if type(reporter) not in given]
@@ -173,7 +172,9 @@ class Evaluator:
         if all(label is not None for label in labels):
             return labels[0] if len(labels) == 1 else labels
         has_name = any(name in self._forward_names for name in self.label_names)
-        return inputs[-1] if not has_name and isinstance(inputs, (tuple, list)) and len(inputs) > 1 else None
+        if not has_name and isinstance(inputs, (tuple, list)) and len(inputs) > 1:
+            return inputs[-1]
+        return None
 
     def compute_loss(
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -254,7 +255,7 @@ class Evaluator:
             prediction_loss_only = self.args.prediction_loss_only
         # Each process evaluates its share by itself, and may have a batch more than another one.
         model = self.model_wrapped if self.processes.is_alone else self.model
-        self.processes.share(self.model.buffers())
+        self.processes.broadcast(self.model.buffers())
         model.eval()
         self.callback_handler.eval_dataloader = dataloader
 
@@ -279,18 +280,17 @@ class Evaluator:
         metrics: dict[str, Any] = {}
         if self.compute_metrics is not None and predictions is not None and label_ids is not None:
             metrics = describe(self.compute_metrics(EvalPrediction(predictions, label_ids)))
-        mean_loss = self._mean_loss(losses.arrays())
-        if mean_loss is not None:
-            metrics[f"{metric_key_prefix}_loss"] = mean_loss
+        loss_of_items = losses.arrays()
+        if loss_of_items is not None:
+            metrics[f"{metric_key_prefix}_loss"] = self._mean_loss(torch.from_numpy(loss_of_items))
         return EvalLoopOutput(predictions, label_ids, _prefixed(metrics, metric_key_prefix), num_samples)
 
-    def _mean_loss(self, losses: Any) -> float | None:
+    def _mean_loss(self, losses: torch.Tensor) -> float:
         """The mean over all items, of the finite ones only if there are any and the filter is on."""
-        if losses is None:
-            return None
-        values = torch.from_numpy(losses)
-        finite = torch.isfinite(values)
-        return (values[finite] if self.args.logging_nan_inf_filter and finite.any() else values).mean().item()
+        finite = torch.isfinite(losses)
+        if self.args.logging_nan_inf_filter and finite.any():
+            losses = losses[finite]
+        return losses.mean().item()
 
     def prediction_step(
         self, model: nn.Module, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
@@ -335,7 +335,7 @@ def _logits_of(outputs: Any, has_loss: bool, ignored: set[str]) -> Any:
         logits = tuple(outputs[1:] if has_loss else outputs)
     else:
         return outputs
-    return (logits or None) if len(logits) != 1 else logits[0]
+    return logits[0] if len(logits) == 1 else logits or None
 
 
 def _prefixed(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -343,6 +343,7 @@ def _prefixed(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def speed(prefix: str, seconds: float, samples: float, steps: float) -> dict[str, Any]:
+    """How long something took, and how much of it was done in each second."""
     seconds = max(seconds, 1e-9)
     return {
         f"{prefix}_runtime": round(seconds, 4),

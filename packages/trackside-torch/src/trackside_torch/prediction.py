@@ -22,7 +22,10 @@ class TrainOutput(NamedTuple):
 
 
 class EvalPrediction(NamedTuple):
-    """What `compute_metrics` is given: arrays, or tuples and dicts of them as the model gives and takes them."""
+    """What `compute_metrics` is given: arrays, or tuples and dicts of them as the model gives and takes them.
+
+    Each has the items of the dataset, in their order, along its first dimension.
+    """
 
     predictions: Any
     label_ids: Any
@@ -98,4 +101,5 @@ def _fill_up(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
 
 
 def _to_numpy(tensor: torch.Tensor) -> Any:
+    """NumPy has no bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

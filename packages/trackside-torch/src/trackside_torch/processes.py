@@ -87,7 +87,7 @@ class Processes:
         dist.all_gather_object(values, value)
         return values
 
-    def share(self, tensors: Iterable[torch.Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
         """Give everyone the first one's values."""
         if not self.is_alone:
             for tensor in tensors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import itertools
 import logging
@@ -33,7 +34,7 @@ from trackside_torch.schedules import get_scheduler
 
 logger = logging.getLogger(__name__)
 
-FLAGS = ("should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log")
+FLAGS = tuple(flag.name for flag in dataclasses.fields(TrainerControl))
 
 
 class Trainer(Evaluator):
@@ -75,16 +76,22 @@ class Trainer(Evaluator):
         self.optimizer, self.lr_scheduler = optimizers
         _check(args, train_dataset, eval_dataset, optimizers)
         super().__init__(
-            model, args, data_collator, eval_dataset, processing_class, compute_metrics, callbacks,
+            model,
+            args,
+            data_collator,
+            eval_dataset,
+            processing_class,
+            compute_metrics,
+            callbacks,
             preprocess_logits_for_metrics,
-        )  # fmt: skip
+        )
         if self.processes.is_first:
             _make_writable(args.output_dir)
         self.callback_handler.optimizer, self.callback_handler.lr_scheduler = optimizers
         self.scaler = torch.amp.GradScaler(self.processes.device.type) if args.fp16 else None
         self.is_in_train = False
         self.current_gradient_accumulation_steps = args.gradient_accumulation_steps
-        self._own_scheduler = self.lr_scheduler is None
+        self._makes_scheduler = self.lr_scheduler is None
         self._parameters = list(self.model.parameters())
         self._has_gradients = False
         self._grad_norm: Any = None
@@ -126,7 +133,7 @@ class Trainer(Evaluator):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> Any:
         """The schedule that `lr_scheduler_type` names, unless one was given."""
-        if self._own_scheduler:
+        if self._makes_scheduler:
             warmup = self.args.get_warmup_steps(num_training_steps)
             optimizer = optimizer or self.create_optimizer()
             self.lr_scheduler = get_scheduler(self.args.lr_scheduler_type, optimizer, warmup, num_training_steps)
@@ -165,8 +172,10 @@ class Trainer(Evaluator):
         if args.eval_on_start:
             self.evaluate()
 
-        is_over = checkpoint is not None and self._is_over()
-        for epoch in range(first_epoch, 0 if is_over else plan.num_train_epochs):
+        epochs = range(first_epoch, plan.num_train_epochs)
+        if checkpoint is not None and self._is_over():
+            epochs = range(0)
+        for epoch in epochs:
             self.control = self.callback_handler.on_epoch_begin(args, self.state, self.control)
             batches = iterate_epoch(loader, epoch, self._data_seed, self.processes.rank, first_batch)
             with contextlib.closing(batches):
@@ -290,7 +299,7 @@ class Trainer(Evaluator):
         args, handler = self.args, self.callback_handler
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
-        self._grad_norm = self._clip()
+        self._grad_norm = self._clip_gradients()
         self.control = handler.on_pre_optimizer_step(args, self.state, self.control)
         was_skipped = False
         if self.scaler is None:
@@ -306,7 +315,7 @@ class Trainer(Evaluator):
             self.lr_scheduler.step()
         self._clear_gradients()
 
-    def _clip(self) -> torch.Tensor:
+    def _clip_gradients(self) -> torch.Tensor:
         """Clip the gradients; their norm before that."""
         if self.args.max_grad_norm:
             return nn.utils.clip_grad_norm_(self._parameters, self.args.max_grad_norm)
@@ -410,8 +419,10 @@ class Trainer(Evaluator):
             raise ValueError("The training data yield no batch: the iterable dataset gave not a single item.")
         logger.warning(
             "The training data yield no more batch in epoch %d, so training stops at step %d of %d.",
-            epoch, self.state.global_step, self.state.max_steps,
-        )  # fmt: skip
+            epoch,
+            self.state.global_step,
+            self.state.max_steps,
+        )
         self.control.should_training_stop = True
 
     def _finish(self, plan: Plan, steps: int, seconds: float) -> TrainOutput:
@@ -451,7 +462,7 @@ class Trainer(Evaluator):
     def _save_checkpoint(self) -> None:
         self._store_flos()
         output_dir = Path(self.args.output_dir)
-        folder = output_dir / f"checkpoint-{self.state.global_step}"
+        folder = output_dir / checkpoints.checkpoint_name(self.state.global_step)
         with checkpoints.new_checkpoint(folder, self.processes) as partial:
             self.save_model(partial)
             if not self.args.save_only_model:
@@ -477,7 +488,7 @@ class Trainer(Evaluator):
         """The best checkpoint is that of the best step, if it is this `new` one or was saved before."""
         if self.state.best_global_step is None or self.args.save_strategy == "no":
             return
-        best = new.with_name(f"checkpoint-{self.state.best_global_step}")
+        best = new.with_name(checkpoints.checkpoint_name(self.state.best_global_step))
         if best == new or best.is_dir():
             self.state.best_model_checkpoint = str(best)
 
@@ -500,8 +511,9 @@ class Trainer(Evaluator):
         if states is None:
             logger.warning(
                 "%s has no random states for this process: the training will not be exactly the one that was "
-                "interrupted.", checkpoint,
-            )  # fmt: skip
+                "interrupted.",
+                checkpoint,
+            )
         else:
             restore_random_states(states)
 
@@ -521,7 +533,7 @@ class Trainer(Evaluator):
             saved = states.pop(0)
             if self.args.restore_callback_states_from_checkpoint:
                 self._rebuild(item, saved)
-            elif hasattr(item, "early_stopping_patience_counter"):
+            elif hasattr(item, "early_stopping_patience_counter"):  # that of `transformers` has it too
                 item.early_stopping_patience_counter = saved["attributes"]["early_stopping_patience_counter"]
 
     def _rebuild(self, item: Any, saved: dict[str, Any]) -> None:
