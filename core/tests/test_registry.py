@@ -13,7 +13,7 @@ GROUP = "trackside.reporters"
 
 class Pen(Notebook):
     name = "pen"
-    is_twin = Reporter.is_twin
+    is_duplicate_of = Reporter.is_duplicate_of
 
 
 class Ink(Pen):

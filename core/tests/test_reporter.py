@@ -367,7 +367,7 @@ def test_reporting_can_be_switched_off_for_all(monkeypatch):
 
 def test_two_that_report_to_one_place_are_one_and_a_warning(caplog):
     class Twin(Notebook):
-        def is_twin(self, other):
+        def is_duplicate_of(self, other):
             return type(other) is Twin
 
     first, second = Twin(), Twin()

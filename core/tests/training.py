@@ -68,7 +68,7 @@ class Notebook(Reporter):
     def points(self) -> list[tuple[int, dict[str, Any]]]:
         return [(point.step, dict(point.values)) for batch in self.told("log_points") for point in batch]
 
-    def is_twin(self, other: Reporter) -> bool:
+    def is_duplicate_of(self, other: Reporter) -> bool:
         return False
 
 

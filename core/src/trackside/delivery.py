@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trackside.mapping import Keys, batches, chunks, cut
-from trackside.records import Point, Record, Run
-from trackside.values import flatten, scalar
+from trackside.records import Point, Record, Run, Status
+from trackside.values import describe, flatten, redact, scalar
 
 if TYPE_CHECKING:
     from trackside.reporter import Reporter
 
+logger = logging.getLogger(__name__)
+
 # What a training logs once, at its end.
 SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
+
+FAILED = object()
 
 Numbers = dict[str, "int | float"]
 
 
 class Call(NamedTuple):
-    """One call of one operation of a reporter, with how many values it brings."""
+    """One call of one operation of a reporter, and how many values it brings."""
 
     operation: str
     arguments: tuple[Any, ...]
@@ -27,18 +33,86 @@ class Call(NamedTuple):
 
 
 class Delivery:
-    """Maps the records of one run to calls of a reporter, under the tracker's keys and within its limits."""
+    """Brings one run to one tracker: its records become calls, under the tracker's keys and within its limits.
+
+    Every call goes through one door, `call`: what fails there is counted and told once, and never harms the training.
+    """
 
     def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
+        self.reporter = reporter
+        reporter.run = reporter.tracker_id = None
+        reporter.adopted = False
+        self.sent = 0
+        """The values that the tracker has taken."""
         self._limits = reporter.limits
         self._metric_keys = Keys(reporter.limits, reporter.key_style)
         self._param_keys = Keys(reporter.limits)
+        self._warned: set[Any] = set()
+        self._failures: Counter[str] = Counter()
 
     @property
     def metrics(self) -> int:
         """How many metrics the run has."""
         return len(self._metric_keys)
+
+    # ---- the life of the run at the tracker ---------------------------------------------------------------------
+
+    def begin(self, run: Run, is_reopened: bool = False) -> None:
+        """Start a run and send its parameters, or reopen one; raises what `start` raises."""
+        try:
+            self.reporter.tracker_id = self.reporter.start(run)
+        except BaseException:
+            self.reporter.run = None
+            raise
+        if not is_reopened:
+            self._make_all(self._param_calls(run))
+
+    def deliver(self, records: Sequence[Record]) -> None:
+        """Bring records of the run, in order, to the tracker."""
+        self._make_all(self.calls(records))
+
+    def end(self, status: Status) -> None:
+        """Finish the run, unless it is the user's own, and say what the tracker has missed."""
+        self.call("flush")
+        if not self.reporter.adopted:
+            self.call("finish", status)
+        self.reporter.run = None
+        if self._failures:
+            failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
+            logger.warning("%s did not take everything; calls that failed: %s.", self.reporter.name, failed)
+            self._failures.clear()
+
+    # ---- the door -----------------------------------------------------------------------------------------------
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        """What an operation returns, or `FAILED` if it raises."""
+        try:
+            return getattr(self.reporter, operation)(*arguments)
+        except Exception as error:
+            self.note_failure(operation, error)
+            return FAILED
+
+    def note_failure(self, operation: str, error: Exception) -> None:
+        self._failures[operation] += 1
+        about = operation, type(error)
+        self.warn_once(about, "%s: %s failed (%s).", self.reporter.name, operation, reason_of(error))
+
+    def note_success(self, call: Call) -> None:
+        if call.operation == "log_points":
+            self.sent += call.values
+
+    def warn_once(self, about: Any, message: str, *values: Any) -> None:
+        """Log a warning, if there was none about this in this run."""
+        if about not in self._warned:
+            self._warned.add(about)
+            logger.warning(message, *values)
+
+    def _make_all(self, calls: Iterator[Call]) -> None:
+        for call in calls:
+            if self.call(call.operation, *call.arguments) is not FAILED:
+                self.note_success(call)
+
+    # ---- records to calls ---------------------------------------------------------------------------------------
 
     def calls(self, records: Sequence[Record]) -> Iterator[Call]:
         """The calls that bring `records` to the tracker, points in batches."""
@@ -50,7 +124,7 @@ class Delivery:
                 key = self._metric_keys(name)
                 if (number := scalar(value)) is not None:
                     (summary if self._is_summary(name) else numbers)[key] = number
-                elif isinstance(value, str) and self._reporter.has("log_text"):
+                elif isinstance(value, str) and self.reporter.has("log_text"):
                     yield Call("log_text", (key, cut(value, self._limits.text), record.step, record.time))
                 else:
                     self._leave_out(name, value)
@@ -58,29 +132,34 @@ class Delivery:
                 points.append(Point(numbers, record.step, record.epoch, record.time))
             if summary:
                 yield Call("log_summary", (summary,), len(summary))
-            if record.artifact is not None and self._reporter.has("log_artifact"):
+            if record.artifact is not None and self.reporter.has("log_artifact"):
                 yield Call("log_artifact", (record.artifact,))
         for batch in batches(points, self._limits.points_per_call):
             yield Call("log_points", (batch,), sum(len(point.values) for point in batch))
 
-    def param_calls(self, run: Run) -> Iterator[Call]:
+    def _param_calls(self, run: Run) -> Iterator[Call]:
         """The calls that bring the parameters of a run to the tracker."""
-        if self._reporter.has("log_params"):
+        if self.reporter.has("log_params"):
             params = {self._param_keys(name): self._cut(name, value) for name, value in flatten(run.params).items()}
             for chunk in chunks(params, self._limits.params_per_call):
                 yield Call("log_params", (chunk,), len(chunk))
 
     def _is_summary(self, name: str) -> bool:
-        return name in SUMMARY and self._reporter.has("log_summary")
+        return name in SUMMARY and self.reporter.has("log_summary")
 
     def _leave_out(self, name: str, value: Any) -> None:
         kind = type(value).__name__
-        self._reporter._warn_once(name, "%s takes no %s: %s is left out.", self._reporter.name, kind, name)
+        self.warn_once(name, "%s takes no %s: %s is left out.", self.reporter.name, kind, name)
 
     def _cut(self, name: str, value: Any) -> Any:
         limit = self._limits.param_value
         if limit is None or isinstance(value, (bool, int, float, type(None))) or len(str(value)) <= limit:
             return value
         message = "%s takes %d characters of a parameter: %s is cut."
-        self._reporter._warn_once(name, message, self._reporter.name, limit, name)
+        self.warn_once(name, message, self.reporter.name, limit, name)
         return cut(str(value), limit)
+
+
+def reason_of(error: Exception) -> str:
+    """What an exception says, without its secrets, and even if it fails to say it."""
+    return f"{type(error).__name__}: {redact(describe(error))}"

@@ -10,8 +10,9 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from trackside.delivery import Delivery
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
 from trackside.values import Redaction, describe, flatten
@@ -26,22 +27,31 @@ WINDOW = 16
 
 
 @dataclass
-class Seat:
-    """A reporter's place at the sequence of one run, and how far it has come with it."""
+class Session:
+    """One reporter's part in one run: its place in the sequence, and how far the run has come with it.
+
+    Attributes:
+        key: the reporter's name, with a number if several have it; the tracker's id of the run is kept under it.
+        position: the number of the next record that it has not been told of; earlier ones are told or passed over.
+        process: the only process that reports.
+        phase: "waiting" for the first event, "open" at the tracker, "closed" there, or "silent" for good.
+        has_begun, has_ended: whether it was told of the beginning and the end of the training.
+        status: with which the run was closed, or will be if nothing else is said.
+    """
 
     recorder: Recorder
+    delivery: Delivery
     key: str
-    """The reporter's name, with a number if there are several of one name; the tracker's id is kept under it."""
     position: int
-    """The number of the next record that it has not been told of; earlier ones are told or passed over."""
     process: int = field(default_factory=os.getpid)
+    phase: Literal["waiting", "open", "closed", "silent"] = "waiting"
     has_begun: bool = False
     has_ended: bool = False
-    is_open: bool = False
-    was_closed: bool = False
-    is_silent: bool = False
     status: Status = "finished"
-    """With which the run was closed, or will be if nothing else is said."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase == "open"
 
     @property
     def is_unfinished(self) -> bool:
@@ -106,46 +116,44 @@ class Recorder:
         key, table = id(state), self._of_state
         table[key] = (weakref.ref(state, lambda _: table.pop(key, None)), self)
 
-    def join(self, reporter: Reporter) -> Seat:
-        """A place for a reporter; the record that was written last may be of the event that it is being told of."""
+    def join(self, reporter: Reporter) -> Session:
+        """A session for a reporter; the record that was written last may be of the event that it is being told of."""
         namesakes = sum(other.name == reporter.name for other in self._others(reporter))
         self._reporters.append(weakref.ref(reporter))
         key = f"{reporter.name}-{namesakes + 1}" if namesakes else reporter.name
-        return Seat(self, key, max(0, self._count - 1))
+        return Session(self, Delivery(reporter), key, max(0, self._count - 1))
 
-    def has_twin(self, reporter: Reporter) -> bool:
+    def has_duplicate(self, reporter: Reporter) -> bool:
         """Whether another reporter reports this run to the same place."""
-        return any(other.is_twin(reporter) for other in self._others(reporter))
+        return any(other.is_duplicate_of(reporter) for other in self._others(reporter))
 
     def _others(self, reporter: Reporter) -> list[Reporter]:
         found = (reference() for reference in self._reporters)
         return [other for other in found if other is not None and other is not reporter]
 
-    def open(self, reporter: Reporter, seat: Seat, run: Run) -> None:
-        """Start the run at a reporter's tracker; raises what that raises."""
-        reporter.begin(run, is_reopened=seat.was_closed)
+    def open(self, session: Session, run: Run, is_reopened: bool) -> None:
+        """Start the run at a tracker, or reopen it; raises what that raises."""
+        session.delivery.begin(run, is_reopened)
 
     def tell(
         self,
-        reporter: Reporter,
-        seat: Seat,
+        session: Session,
         kind: Kind,
         state: TrainerState,
         values: Mapping[str, Any] | None = None,
         artifact: Artifact | None = None,
         status: Status | None = None,
     ) -> None:
-        """An event as a reporter is told of it: `values` is the loop's own object. It is handed on to the tracker."""
-        record = self._record(seat, kind, state, values, artifact, status)
-        reporter.deliver((record,))
+        """Record an event that a reporter is told of, and deliver it; `values` is the loop's own object."""
+        session.delivery.deliver((self._record(session, kind, state, values, artifact, status),))
 
-    def close(self, reporter: Reporter, seat: Seat, status: Status) -> None:
-        """Close the run at a reporter's tracker, which never raises."""
-        reporter.end(status)
+    def close(self, session: Session, status: Status) -> None:
+        """Close the run at a tracker, which never raises."""
+        session.delivery.end(status)
 
     def _record(
         self,
-        seat: Seat,
+        session: Session,
         kind: Kind,
         state: TrainerState,
         values: Mapping[str, Any] | None,
@@ -155,22 +163,22 @@ class Recorder:
         """The record of an event, made now or recognised, as `_write` has returned it."""
         event = values if values is not None else (artifact and artifact.path, status)
         step = state.global_step
-        found = self._recognise(seat, kind, step, event) if seat.position < self._count else None
+        found = self._recognise(session, kind, step, event) if session.position < self._count else None
         if found is None:
             written = self._write(kind, state, values, artifact, status)
             found = _Told(self._count, event, kind, step, written)
             self._recent.append(found)
             self._count += 1
-        if found.number > seat.position:
-            self._pass_over(seat, range(seat.position, found.number))
-        seat.position = found.number + 1
+        if found.number > session.position:
+            self._pass_over(session, range(session.position, found.number))
+        session.position = found.number + 1
         return found.written
 
-    def _recognise(self, seat: Seat, kind: Kind, step: int, event: Any) -> _Told | None:
+    def _recognise(self, session: Session, kind: Kind, step: int, event: Any) -> _Told | None:
         """The first of the records that a reporter was not told of yet which is of this event."""
         found = None
         for told in reversed(self._recent):
-            if told.number < seat.position:
+            if told.number < session.position:
                 break
             if told.is_of(kind, step, event):
                 found = told
@@ -188,8 +196,8 @@ class Recorder:
         plain = self._snapshot(kind, values, state.global_step)
         return Record(kind, state.global_step, state.epoch, time.time(), plain, artifact, status)
 
-    def _pass_over(self, seat: Seat, numbers: range) -> None:
-        """These records are not for the reporter at `seat`, which was not told of them."""
+    def _pass_over(self, session: Session, numbers: range) -> None:
+        """These records are not for the reporter at `session`, which was not told of them."""
 
     def _snapshot(self, kind: Kind, values: Mapping[str, Any] | None, step: int) -> Mapping[str, Any]:
         """Values as plain data of their own. Of an evaluation only what the log before it did not hold already."""

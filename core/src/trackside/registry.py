@@ -52,7 +52,7 @@ def resolve(report_to: ReportTo) -> list[Reporter]:
     for entry, options in wanted:
         for reporter in _all() if entry == "all" else [_make(entry, options)]:
             is_replaced = entry not in given and any(type(other) is type(reporter) for other in given)
-            if not is_replaced and not any(reporter.is_twin(other) for other in chosen):
+            if not is_replaced and not any(reporter.is_duplicate_of(other) for other in chosen):
                 chosen.append(reporter)
     return chosen
 

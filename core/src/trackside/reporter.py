@@ -7,24 +7,21 @@ import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
-from trackside.delivery import Call, Delivery
+from trackside.delivery import reason_of
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
-from trackside.recorder import Recorder, Seat
+from trackside.recorder import Recorder, Session
 from trackside.records import (
     STATE_KEY,
     Artifact,
-    Kind,
     Limits,
     Point,
-    Record,
     Run,
     Status,
     argument,
@@ -35,8 +32,6 @@ from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
-
-FAILED = object()
 
 
 class StartError(RuntimeError):
@@ -93,7 +88,7 @@ class Reporter(TrainerCallback, ABC):
     required: bool = True
     """Whether a refusal to start ends the program; false for those that "all" has chosen."""
 
-    _seat: Seat | None = None
+    _session: Session | None = None
     _given: frozenset[str] | None = None
 
     def __init__(self, **options: Any) -> None:
@@ -156,12 +151,12 @@ class Reporter(TrainerCallback, ABC):
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
-        if self._speaks(state):
-            seat = self._take_seat_for_training(args, state, model)
-            seat.has_begun = seat.recorder.is_training = True
-            self._open(seat, args, state, model, **kwargs)
-            if seat.is_open:
-                self._carry_id(seat, state)
+        if self._is_reporting_process(state):
+            session = self._join_training(args, state, model)
+            session.has_begun = session.recorder.is_training = True
+            self._open(session, args, state, model, **kwargs)
+            if session.is_open:
+                self._carry_id(session, state)
 
     def on_log(
         self,
@@ -172,8 +167,8 @@ class Reporter(TrainerCallback, ABC):
         model: Any = None,
         **kwargs: Any,
     ) -> None:
-        if logs is not None and self._reports(args, state, model):
-            self._tell("log", state, values=logs)
+        if logs is not None and (session := self._session_of(args, state, model)):
+            session.recorder.tell(session, "log", state, logs)
 
     def on_evaluate(
         self,
@@ -184,9 +179,9 @@ class Reporter(TrainerCallback, ABC):
         model: Any = None,
         **kwargs: Any,
     ) -> None:
-        if metrics is not None and self._reports(args, state, model):
-            self._tell("evaluate", state, values=metrics)
-            self._close_again()
+        if metrics is not None and (session := self._session_of(args, state, model)):
+            session.recorder.tell(session, "evaluate", state, metrics)
+            self._close_again(session)
 
     def on_predict(
         self,
@@ -197,18 +192,18 @@ class Reporter(TrainerCallback, ABC):
         model: Any = None,
         **kwargs: Any,
     ) -> None:
-        if metrics is not None and self._reports(args, state, model):
-            self._tell("predict", state, values=metrics)
-            self._close_again()
+        if metrics is not None and (session := self._session_of(args, state, model)):
+            session.recorder.tell(session, "predict", state, metrics)
+            self._close_again(session)
 
     def on_save(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
-        if self._reports(args, state, model):
-            name = f"checkpoint-{state.global_step}"
-            path = os.path.join(str(argument(args, "output_dir") or "."), name)
-            if os.path.isdir(path):
-                self._tell("artifact", state, artifact=Artifact(path, name, step=state.global_step))
+        name = f"checkpoint-{state.global_step}"
+        path = os.path.join(str(argument(args, "output_dir") or "."), name)
+        if os.path.isdir(path) and (session := self._session_of(args, state, model)):
+            artifact = Artifact(path, name, step=state.global_step)
+            session.recorder.tell(session, "artifact", state, artifact=artifact)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._end("finished", state)
@@ -225,97 +220,96 @@ class Reporter(TrainerCallback, ABC):
 
     # ---- the life of a run ------------------------------------------------------------------------------------
 
-    def _speaks(self, state: TrainerState) -> bool:
-        """Whether this process is one that reports; a child forked from it is not."""
-        if is_disabled() or (self._seat is not None and self._seat.process != os.getpid()):
+    def _is_reporting_process(self, state: TrainerState) -> bool:
+        """Whether this process is one that reports: by its rank, and if it was not forked from one that does."""
+        if is_disabled() or (self._session is not None and self._session.process != os.getpid()):
             return False
         if self.scope == "every":
             return True
         return state.is_world_process_zero if self.scope == "world" else state.is_local_process_zero
 
-    def _take_seat_for_training(self, args: Any, state: TrainerState, model: Any) -> Seat:
-        """A seat at the run that begins now: a new run, or the one that an evaluation before it has opened."""
-        seat, recorder = self._seat, Recorder.find(state)
-        if recorder is None and seat is not None and not seat.recorder.is_training and not carried_by(state):
-            recorder = seat.recorder
+    def _join_training(self, args: Any, state: TrainerState, model: Any) -> Session:
+        """The session of the run that begins now: a new run, or the one that an evaluation before it has opened."""
+        session, recorder = self._session, Recorder.find(state)
+        if recorder is None and session is not None and not session.recorder.is_training and not carried_by(state):
+            recorder = session.recorder
             recorder.belong_to(state)
-        if seat is None:
-            return self._take_seat(args, state, model, recorder)
-        if seat.recorder is recorder and not seat.has_begun:
-            return seat
-        self.close("failed" if seat.is_unfinished else None)
-        if seat.recorder is recorder:  # begun again with the same state: what that carries is of the run before
-            state.stateful_callbacks.pop(STATE_KEY, None)
-            recorder = None
-        return self._take_seat(args, state, model, recorder)
+        if session is not None and session.recorder is recorder and not session.has_begun:
+            return session
+        if session is not None:
+            self.close("failed" if session.is_unfinished else None)
+            if session.recorder is recorder:  # begun again with the same state: what that carries is of the run before
+                state.stateful_callbacks.pop(STATE_KEY, None)
+                recorder = None
+        return self._join(args, state, model, recorder)
 
-    def _take_seat(self, args: Any, state: TrainerState, model: Any, recorder: Recorder | None) -> Seat:
+    def _join(self, args: Any, state: TrainerState, model: Any, recorder: Recorder | None) -> Session:
         if self._given is None:
             self._given = frozenset(vars(self))
         if recorder is None:
             recorder = Recorder.make(Run.gather(args, state, model))
             recorder.belong_to(state)
-        self._seat = seat = recorder.join(self)
-        self.forget()
-        if recorder.has_twin(self):
-            seat.is_silent = True
+        self._session = session = recorder.join(self)
+        if recorder.has_duplicate(self):
+            session.phase = "silent"
             logger.warning("%s would report this run to one place twice; the second reporter is silent.", self.name)
-        return seat
+        return session
 
-    def _reports(self, args: Any, state: TrainerState, model: Any) -> bool:
-        """Whether this reporter reports what happens now. The first event of a run, whichever it is, opens it."""
-        seat = self._seat
-        if seat is not None and seat.is_open and not seat.has_ended and seat.process == os.getpid():
-            return True
-        if not self._speaks(state):
-            return False
-        if seat is None or (seat.has_ended and Recorder.find(state) is not seat.recorder):
+    def _session_of(self, args: Any, state: TrainerState, model: Any) -> Session | None:
+        """The open session of what happens now, if it is reported; the first event of a run, whichever, opens it."""
+        session = self._session
+        if session is not None and session.is_open and not session.has_ended and session.process == os.getpid():
+            return session
+        if not self._is_reporting_process(state):
+            return None
+        if session is None or (session.has_ended and Recorder.find(state) is not session.recorder):
             self.close()
-            seat = self._take_seat(args, state, model, Recorder.find(state))
-        self._open(seat, args, state, model)
-        return seat.is_open
+            session = self._join(args, state, model, Recorder.find(state))
+        self._open(session, args, state, model)
+        return session if session.is_open else None
 
-    def _open(self, seat: Seat, args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
-        if seat.is_open or seat.is_silent:
+    def _open(self, session: Session, args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
+        if session.phase in ("open", "silent"):
             return
-        if seat.was_closed and not self.reopenable:
-            self._warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
+        is_reopened = session.phase == "closed"
+        if is_reopened and not self.reopenable:
+            self.warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
             return
         self.setup(args, state, model, **kwargs)
         try:
-            seat.recorder.open(self, seat, self._run_to_start(seat, state))
+            session.recorder.open(session, self._run_to_start(session, state), is_reopened)
         except Exception as error:
-            seat.is_silent, self.run = True, None
+            session.phase = "silent"
             self._refused(error)
             return
-        seat.is_open = True
+        session.phase = "open"
         _open_reporters[id(self)] = weakref.ref(self)
-        self._carry_id(seat, state)
-        if not seat.was_closed:
-            say(f"Reporting to {self.name}{self._as_hint()}")
-        self._call("attach")
+        self._carry_id(session, state)
+        if not is_reopened:
+            say(f"Reporting to {self.name}{self._as_hint(session)}")
+        session.delivery.call("attach")
 
-    def _run_to_start(self, seat: Seat, state: TrainerState) -> Run:
+    def _run_to_start(self, session: Session, state: TrainerState) -> Run:
         """The run as this tracker is told of it: continued by the id that was kept, carried or asked for, or new."""
-        run = replace(seat.recorder.run, step=state.global_step)
+        run = replace(session.recorder.run, step=state.global_step)
         if self.tracker_id is not None:
             return replace(run, tracker_id=self.tracker_id)
         if self.resume not in ("auto", "new"):
             return replace(run, tracker_id=self.resume)
-        carried = carried_by(state).get("trackers", {}).get(seat.key)
+        carried = carried_by(state).get("trackers", {}).get(session.key)
         if carried is None:
             return run
         return replace(run, id=new_id()) if self.resume == "new" else replace(run, tracker_id=str(carried))
 
-    def _carry_id(self, seat: Seat, state: TrainerState) -> None:
-        run = seat.recorder.run
+    def _carry_id(self, session: Session, state: TrainerState) -> None:
+        run = session.recorder.run
         trackers = dict(carried_by(state).get("trackers", {}))
         if self.tracker_id is not None:
-            trackers[seat.key] = self.tracker_id
+            trackers[session.key] = self.tracker_id
         state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
     def _refused(self, error: Exception) -> None:
-        said, reason = describe(error), _reason(error)
+        said, reason = describe(error), reason_of(error)
         if self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
@@ -327,126 +321,68 @@ class Reporter(TrainerCallback, ABC):
             ) from (error if redact(said) == said else None)  # the traceback would show it as it is
 
     def _end(self, status: Status, state: TrainerState) -> None:
-        seat = self._seat
-        if seat is None or seat.has_ended or not self._speaks(state):
+        session = self._session
+        if session is None or session.has_ended or not self._is_reporting_process(state):
             return
-        seat.has_ended = True
-        if seat.is_open:
-            seat.recorder.tell(self, seat, "finished", state, status=status)
+        session.has_ended = True
+        if session.is_open:
+            session.recorder.tell(session, "finished", state, status=status)
         if self.reopenable or status != "finished":
             self.close(status)
-        elif seat.is_open:
-            self._call("flush")
+        elif session.is_open:
+            session.delivery.call("flush")
 
-    def _close_again(self) -> None:
+    def _close_again(self, session: Session) -> None:
         """What follows the end of a training has opened a closed run for itself only."""
-        if self._seat is not None and self._seat.has_ended and self.reopenable:
+        if session.has_ended and self.reopenable:
             self.close()
 
     def close(self, status: Status | None = None) -> None:
         """Close the run, if one is open, as finished or as it was closed before: for a program that wants it done."""
-        seat = self._seat
-        if seat is None or not seat.is_open:
+        session = self._session
+        if session is None or not session.is_open:
             return
-        status = seat.status = status or seat.status
-        seat.is_open, seat.was_closed, seat.has_ended = False, True, True
+        session.phase, session.has_ended = "closed", True
+        session.status = status or session.status
         _open_reporters.pop(id(self), None)
-        if seat.process != os.getpid():
-            return
-        self._call("detach")
-        seat.recorder.close(self, seat, status)
+        if session.process == os.getpid():
+            session.delivery.call("detach")
+            session.recorder.close(session, session.status)
+
+    # ---- what a person sees, and what an integration may ask ------------------------------------------------------
 
     def sent(self) -> str:
         """One line for a person: how much of the latest run was sent, and what shows it."""
-        if self._seat is None:
+        session = self._session
+        if session is None:
             return f"{self.name}: nothing"
-        return f"{self.name}: {self._sent:,} values of {self._delivery.metrics} metrics{self._as_hint()}"
+        delivery = session.delivery
+        return f"{self.name}: {delivery.sent:,} values of {delivery.metrics} metrics{self._as_hint(session)}"
 
-    def _as_hint(self) -> str:
-        hint = self._call("where")
-        return "" if hint is None else f"; see the run with: {hint}"
+    def _as_hint(self, session: Session) -> str:
+        hint = session.delivery.call("where")
+        return f"; see the run with: {hint}" if isinstance(hint, str) else ""
 
-    def _tell(self, kind: Kind, state: TrainerState, **content: Any) -> None:
-        if self._seat is not None:
-            self._seat.recorder.tell(self, self._seat, kind, state, **content)
+    def warn_once(self, about: Any, message: str, *values: Any) -> None:
+        """Log a warning, if there was none about this in this run."""
+        if self._session is not None:
+            self._session.delivery.warn_once(about, message, *values)
 
-    # ---- the tracker's side, which may have a thread of its own -----------------------------------------------
-
-    def forget(self) -> None:
-        """Be ready for another run."""
-        self.run = self.tracker_id = None
-        self.adopted = False
-        self._delivery = Delivery(self)
-        self._warned: set[Any] = set()
-        self._failures: Counter[str] = Counter()
-        self._sent = 0
-
-    def begin(self, run: Run, is_reopened: bool = False) -> None:
-        """Start a run, or one that was closed before, and send its parameters; raises what `start` raises."""
-        self.tracker_id = self.start(run)
-        if not is_reopened:
-            for call in self._delivery.param_calls(run):
-                self._make(call)
-
-    def deliver(self, records: Sequence[Record]) -> None:
-        """Bring records of the run, in order, to the tracker."""
-        for call in self._delivery.calls(records):
-            self._make(call)
-
-    def end(self, status: Status) -> None:
-        """Finish the run, unless it is the user's own, and say what the tracker has missed."""
-        self._call("flush")
-        if not self.adopted:
-            self._call("finish", status)
-        self.run = None
-        if self._failures:
-            failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
-            logger.warning("%s did not take everything; calls that failed: %s.", self.name, failed)
-            self._failures.clear()
+    @classmethod
+    def has(cls, operation: str) -> bool:
+        """Whether the tracker has one of the optional operations."""
+        return getattr(cls, operation) is not getattr(Reporter, operation)
 
     def is_passing(self, error: Exception) -> bool:
         """Whether what an operation has raised is a trouble of the moment, so that trying again may help."""
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if status is not None:
+        if isinstance(status, int):
             return status == 429 or status >= 500
         return isinstance(error, OSError) and error.filename is None  # a network, not a path
 
-    def _make(self, call: Call) -> None:
-        if self._call(call.operation, *call.arguments, failed=FAILED) is not FAILED:
-            self._took(call)
-
-    def _took(self, call: Call) -> None:
-        if call.operation == "log_points":
-            self._sent += call.values
-
-    def has(self, operation: str) -> bool:
-        """Whether the tracker has one of the optional operations."""
-        return getattr(type(self), operation) is not getattr(Reporter, operation)
-
-    def _call(self, operation: str, *arguments: Any, failed: Any = None) -> Any:
-        """The one door to the tracker: it may fail, which is counted and told once, and never harms the training.
-
-        Returns what the operation returns, or `failed`.
-        """
-        try:
-            return getattr(self, operation)(*arguments)
-        except Exception as error:
-            self._failed(operation, error)
-            return failed
-
-    def _failed(self, operation: str, error: Exception) -> None:
-        self._failures[operation] += 1
-        about = operation, type(error)
-        self._warn_once(about, "%s: %s failed (%s).", self.name, operation, _reason(error))
-
-    def _warn_once(self, about: Any, message: str, *values: Any) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
-            logger.warning(message, *values)
-
     # ---- copies -----------------------------------------------------------------------------------------------
 
-    def is_twin(self, other: Reporter) -> bool:
+    def is_duplicate_of(self, other: Reporter) -> bool:
         """Whether the other reports to the same place, so that one of the two is enough."""
         return type(self) is type(other) and self._as_given() == other._as_given()
 
@@ -457,11 +393,6 @@ class Reporter(TrainerCallback, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self._as_given().items() if name not in self.handles}
-
-
-def _reason(error: Exception) -> str:
-    """What an exception says, without its secrets, and even if it fails to say it."""
-    return f"{type(error).__name__}: {redact(describe(error))}"
 
 
 def status_of(exception: BaseException | None) -> Status:
@@ -486,5 +417,5 @@ def _close_open_reporters() -> None:
     """A run that is open when the program ends is finished if its training was, else it has failed."""
     for reference in list(_open_reporters.values()):
         reporter = reference()
-        if reporter is not None and reporter._seat is not None:
-            reporter.close("failed" if reporter._seat.is_unfinished else None)
+        if reporter is not None and reporter._session is not None:
+            reporter.close("failed" if reporter._session.is_unfinished else None)

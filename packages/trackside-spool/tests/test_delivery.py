@@ -79,7 +79,7 @@ def _away():
 def test_installed_means_on():
     reporter = RecordingReporter()
     train(reporter)
-    assert isinstance(reporter._seat.recorder, SpoolRecorder)
+    assert isinstance(reporter._session.recorder, SpoolRecorder)
     assert losses(reporter) == EXPECTED
     assert reporter.statuses == ["finished"]
 

@@ -12,6 +12,7 @@ import pytest
 from in_memory import LIBRARY, Book, InMemoryContract, InMemoryReporter
 
 from trackside import Configured, Limits, Reporter, StartError
+from trackside.delivery import FAILED, Delivery
 from trackside_testkit import ReporterContract
 
 FAULTY: list[tuple[str, str]] = []
@@ -214,7 +215,7 @@ class KeepsItsIdToItself(InMemoryReporter):
 
 @breaks("test_other_ranks_are_silent", "test_nothing_is_reported_where_reporting_is_switched_off")
 class SpeaksEverywhere(InMemoryReporter):
-    def _speaks(self, state):
+    def _is_reporting_process(self, state):
         return True
 
 
@@ -226,7 +227,7 @@ class MakesItsFolderFirst(InMemoryReporter):
 
 @breaks("test_a_forked_child_reports_nothing_and_leaves_the_run_open")
 class SpeaksInChildren(InMemoryReporter):
-    def _speaks(self, state):
+    def _is_reporting_process(self, state):
         return state.is_world_process_zero
 
 
@@ -367,36 +368,54 @@ class IsSilentForEverAfterARefusal(InMemoryReporter):
     def _refused(self, error):
         self.was_refused = True
 
-    def _speaks(self, state):
-        return not self.was_refused and super()._speaks(state)
+    def _is_reporting_process(self, state):
+        return not self.was_refused and super()._is_reporting_process(state)
+
+
+class HasItsOwnDelivery(InMemoryReporter):
+    """Its calls go through a door of its own."""
+
+    door = Delivery
+
+    def _join(self, *args):
+        session = super()._join(*args)
+        session.delivery = self.door(self)
+        return session
 
 
 @breaks("test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else")
-class WarnsEachTime(InMemoryReporter):
-    def _warn_once(self, about, message, *values):
-        logging.warning(message, *values)
+class WarnsEachTime(HasItsOwnDelivery):
+    class door(Delivery):
+        def warn_once(self, about, message, *values):
+            logging.warning(message, *values)
 
 
 @breaks("test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else")
-class FailsSilently(InMemoryReporter):
-    def _warn_once(self, about, message, *values):
-        pass
+class FailsSilently(HasItsOwnDelivery):
+    class door(Delivery):
+        def warn_once(self, about, message, *values):
+            pass
 
 
 @breaks(
     "test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else",
     "test_a_batch_that_fails_costs_no_other",
 )
-class LetsFailuresThrough(InMemoryReporter):
-    def _call(self, operation, *arguments):
-        getattr(self, operation)(*arguments)
-        return True
+class LetsFailuresThrough(HasItsOwnDelivery):
+    class door(Delivery):
+        def call(self, operation, *arguments):
+            return getattr(self.reporter, operation)(*arguments)
 
 
 @breaks("test_a_batch_that_fails_costs_no_other")
-class GivesUpAtTheFirstFailure(InMemoryReporter):
-    def _call(self, operation, *arguments):
-        return not self._failures and super()._call(operation, *arguments)
+class GivesUpAtTheFirstFailure(HasItsOwnDelivery):
+    class door(Delivery):
+        has_failed = False
+
+        def call(self, operation, *arguments):
+            result = FAILED if self.has_failed else super().call(operation, *arguments)
+            self.has_failed = result is FAILED
+            return result
 
 
 # ---- secrets --------------------------------------------------------------------------------------------------------

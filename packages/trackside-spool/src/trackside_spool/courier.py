@@ -10,9 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from trackside import Run, Status
-from trackside.delivery import Call
-from trackside.reporter import Reporter
-from trackside.values import redact
+from trackside.delivery import FAILED, Call, Delivery, reason_of
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Reader
 
@@ -57,7 +55,7 @@ class Courier(threading.Thread):
     takes if the tracker cannot be reached, a few times if it refuses.
 
     Args:
-        reporter: whose operations are called, in this thread only.
+        delivery: to the tracker; the reporter's operations are called in this thread only.
         run: as the tracker is to be told of it.
         folder: of the run.
         tracker: what the tracker has of the run; kept up to date.
@@ -68,7 +66,7 @@ class Courier(threading.Thread):
 
     def __init__(
         self,
-        reporter: Reporter,
+        delivery: Delivery,
         run: Run,
         folder: RunFolder,
         tracker: Tracker,
@@ -78,7 +76,8 @@ class Courier(threading.Thread):
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name=f"trackside-{tracker.key}", daemon=True)
-        self.reporter, self.tracker = reporter, tracker
+        self.delivery, self.tracker = delivery, tracker
+        self._reporter = delivery.reporter
         self._run, self._folder = run, folder
         self._limit, self._left_out = limit, left_out
         self._is_reopened, self._on_start = is_reopened, on_start
@@ -114,12 +113,12 @@ class Courier(threading.Thread):
 
     def _begin(self) -> bool:
         def begin() -> None:
-            self.reporter.begin(self._run, self._is_reopened)
+            self.delivery.begin(self._run, self._is_reopened)
 
         self.refusal = self._persist("start", begin, tries=1)
         if self.refusal is not None:
             return False
-        self.tracker.tracker_id, self.tracker.status = self.reporter.tracker_id, None
+        self.tracker.tracker_id, self.tracker.status = self._reporter.tracker_id, None
         self._folder.keep(self.tracker)
         self._on_start()
         self.has_started.set()
@@ -142,28 +141,25 @@ class Courier(threading.Thread):
 
     def _deliver_batch(self, records: list[Any]) -> None:
         begin = time.thread_time()
-        for call in self.reporter._delivery.calls(records):
+        for call in self.delivery.calls(records):
             self._make(call)
         if not self._closing.is_set():
             BUDGET.spend(time.thread_time() - begin)
             self._closing.wait(BUDGET.pause())
 
     def _make(self, call: Call) -> None:
-        error = self._persist(call.operation, lambda: getattr(self.reporter, call.operation)(*call.arguments))
+        error = self._persist(call.operation, lambda: getattr(self._reporter, call.operation)(*call.arguments))
         if error is None:
-            self.reporter._took(call)
+            self.delivery.note_success(call)
         else:
-            self.reporter._failed(call.operation, error)
+            self.delivery.note_failure(call.operation, error)
 
     def _flush(self) -> None:
         """What the tracker says is safe need not be sent again."""
-        if self.reporter.has("flush"):
+        if self._reporter.has("flush"):
             number, offset = self._reader.number, self._reader.offset
-            try:
-                position = self.reporter.flush()
-            except Exception as error:
-                self.reporter._failed("flush", error)
-            else:
+            position = self.delivery.call("flush")
+            if position is not FAILED:
                 self._note_durable(number, offset, position)
         self._flushed_at = time.monotonic()
 
@@ -173,7 +169,7 @@ class Courier(threading.Thread):
 
     def _finish(self) -> None:
         self._flush()
-        self.reporter.end(self._status)
+        self.delivery.end(self._status)
         self.tracker.status = self._status
         self._note_durable(self._reader.number, self._reader.offset, self.tracker.position)
 
@@ -185,7 +181,7 @@ class Courier(threading.Thread):
             if error is None:
                 self.trouble = ""
                 return None
-            if self.reporter.is_passing(error):
+            if self._reporter.is_passing(error):
                 self._tell_trouble(what, error)
             elif (refusals := refusals + 1) >= tries:
                 return error
@@ -193,9 +189,9 @@ class Courier(threading.Thread):
         return None
 
     def _tell_trouble(self, what: str, error: Exception) -> None:
-        self.trouble = redact(f"{type(error).__name__}: {error}")
+        self.trouble = reason_of(error)
         about = ("passing", type(error).__name__)
-        self.reporter._warn_once(about, "%s: %s has to wait (%s).", self.tracker.key, what, self.trouble)
+        self.delivery.warn_once(about, "%s: %s has to wait (%s).", self.tracker.key, what, self.trouble)
 
     def _pause(self, seconds: float) -> None:
         """Wait; no longer than a second once the end of the training waits for this courier."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from trackside.recorder import Recorder, Seat
+from trackside.recorder import Recorder, Session
 from trackside.records import Artifact, Kind, Run, Status, new_id
 from trackside.reporter import Reporter
 from trackside.state import TrainerState
@@ -60,21 +60,22 @@ class SpoolRecorder(Recorder):
 
     # ---- the tracker's side -------------------------------------------------------------------------------------
 
-    def open(self, reporter: Reporter, seat: Seat, run: Run) -> None:
+    def open(self, session: Session, run: Run, is_reopened: bool) -> None:
+        reporter = session.delivery.reporter
         if reporter.live:
-            super().open(reporter, seat, run)
+            super().open(session, run, is_reopened)
             return
-        left_out = self._left_out.setdefault(seat.key, set())
-        tracker = self._folder.tracker(seat.key)
+        left_out = self._left_out.setdefault(session.key, set())
+        tracker = self._folder.tracker(session.key)
         if tracker is None:
-            offset = self._journal.end if seat.position == self._count else self._last_offset
-            tracker = Tracker(seat.key, *_recipe(reporter), None, seat.position, seat.position, offset)
-        elif not seat.was_closed:
+            offset = self._journal.end if session.position == self._count else self._last_offset
+            tracker = Tracker(session.key, *_recipe(reporter), None, session.position, session.position, offset)
+        elif not is_reopened:
             left_out |= self._superseded(tracker, run.step)
         self._folder.lock()
         self._folder.keep(tracker)
-        courier = Courier(reporter, run, self._folder, tracker, lambda: seat.position, left_out, seat.was_closed)
-        self._couriers[seat.key] = courier
+        courier = Courier(session.delivery, run, self._folder, tracker, lambda: session.position, left_out, is_reopened)
+        self._couriers[session.key] = courier
         courier.start()
         courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
         if courier.refusal is not None:
@@ -88,10 +89,10 @@ class SpoolRecorder(Recorder):
             found |= {number for number, record in entries if number >= tracker.sent and record.step > step}
         return found
 
-    def close(self, reporter: Reporter, seat: Seat, status: Status) -> None:
-        courier = self._couriers.pop(seat.key, None)
+    def close(self, session: Session, status: Status) -> None:
+        courier = self._couriers.pop(session.key, None)
         if courier is None:
-            super().close(reporter, seat, status)
+            super().close(session, status)
             return
         courier.close(status)
         try:
@@ -121,17 +122,16 @@ class SpoolRecorder(Recorder):
 
     def tell(
         self,
-        reporter: Reporter,
-        seat: Seat,
+        session: Session,
         kind: Kind,
         state: TrainerState,
         values: Mapping[str, Any] | None = None,
         artifact: Artifact | None = None,
         status: Status | None = None,
     ) -> None:
-        line = self._record(seat, kind, state, values, artifact, status)
-        if seat.key not in self._couriers:
-            reporter.deliver((decode_record(orjson.loads(line)),))
+        line = self._record(session, kind, state, values, artifact, status)
+        if session.key not in self._couriers:
+            session.delivery.deliver((decode_record(orjson.loads(line)),))
 
     def _write(
         self,
@@ -195,9 +195,9 @@ class SpoolRecorder(Recorder):
             entry["status"] = status
         return encode(entry)
 
-    def _pass_over(self, seat: Seat, numbers: range) -> None:
-        self._left_out.setdefault(seat.key, set()).update(numbers)
-        entry = {"kind": "skip", "tracker": seat.key, "first": numbers.start, "end": numbers.stop}
+    def _pass_over(self, session: Session, numbers: range) -> None:
+        self._left_out.setdefault(session.key, set()).update(numbers)
+        entry = {"kind": "skip", "tracker": session.key, "first": numbers.start, "end": numbers.stop}
         self._journal.append(encode(entry))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trackside import Run, Status, resolve
+from trackside.delivery import Delivery
 from trackside.reporter import Reporter
 from trackside_spool.courier import Courier
 from trackside_spool.folder import RunFolder, Tracker, run_folders
@@ -119,9 +120,8 @@ def _deliver(
     watch: Callable[[Courier], None],
 ) -> Outcome:
     before = tracker.durable
-    reporter.forget()
     told = replace(run, tracker_id=tracker.tracker_id, position=tracker.position)
-    courier = Courier(reporter, told, folder, tracker, lambda: None, left_out, tracker.tracker_id is not None)
+    courier = Courier(Delivery(reporter), told, folder, tracker, lambda: None, left_out, tracker.tracker_id is not None)
     courier.close(status)
     courier.start()
     watch(courier)

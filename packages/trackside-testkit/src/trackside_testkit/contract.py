@@ -88,7 +88,11 @@ class ReporterContract(Workbench):
         reporter = self.reporter()
         self.short_training(self.loop(reporter))
         run = self.only_run(reporter)
-        unread = [part for operation, part in PARTS.items() if self.has(operation) and getattr(run, part) is None]
+        unread = [
+            part
+            for operation, part in PARTS.items()
+            if self.reporter_class.has(operation) and getattr(run, part) is None
+        ]
         assert unread == [], f"{self.reporter_class.__name__} sends what `read` does not give back: {unread}"
 
     def test_arguments_and_the_config_of_the_model_arrive_as_params(self) -> None:
@@ -109,7 +113,7 @@ class ReporterContract(Workbench):
         reporter = self.reporter()
         self.loop(reporter, num_train_epochs=1).train()
         run = self.only_run(reporter)
-        if self.has("log_summary"):
+        if self.reporter_class.has("log_summary"):
             summary = self.part(run, "summary")
             assert summary[self.key("train_loss")] == pytest.approx(0.25, rel=self.tolerance)
         else:
@@ -131,7 +135,7 @@ class ReporterContract(Workbench):
         self.assert_points(self.only_run(reporter), "test_loss", [(4, 1 / 5)])
 
     def test_what_was_sent_is_readable_once_the_training_has_ended(self) -> None:
-        if not (self.has("flush") or self.reporter_class.reopenable):
+        if not (self.reporter_class.has("flush") or self.reporter_class.reopenable):
             pytest.skip("what this tracker holds is durable after `finish` only")
         reporter = self.reporter()
         self.loop(reporter, num_train_epochs=1).train()
@@ -477,7 +481,7 @@ class ReporterContract(Workbench):
     def test_an_operation_that_always_fails_is_one_warning_and_costs_nothing_else(
         self, operation: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        if not self.has(operation):
+        if not self.reporter_class.has(operation):
             pytest.skip(f"{self.reporter_class.__name__} has no {operation}")
         reporter = self.reporter()
         self.let_fail(reporter, operation, monkeypatch, RuntimeError("the disk is full"))
@@ -488,7 +492,7 @@ class ReporterContract(Workbench):
         run = self.only_run(reporter)
         assert loop.state.global_step == 8
         assert sum("the disk is full" in message and operation in message for message in caplog.messages) == 1
-        for other in (part for name, part in PARTS.items() if name != operation and self.has(name)):
+        for other in (part for name, part in PARTS.items() if name != operation and self.reporter_class.has(name)):
             assert getattr(run, other), f"{other} were lost because {operation} failed"
 
     def test_a_batch_that_fails_costs_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:

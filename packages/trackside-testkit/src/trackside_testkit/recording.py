@@ -123,7 +123,7 @@ class RecordingReporter(Reporter):
     def finish(self, status: Status) -> None:
         self._keep("finish", status)
 
-    def is_twin(self, other: Reporter) -> bool:
+    def is_duplicate_of(self, other: Reporter) -> bool:
         return self is other
 
     def _keep(self, operation: str, *arguments: Any) -> None:

@@ -128,10 +128,6 @@ class Workbench:
         """What the tracker says for a status."""
         return self.nearest_status.get(status, status)
 
-    def has(self, operation: str) -> bool:
-        """Whether the reporter has an optional operation."""
-        return getattr(self.reporter_class, operation) is not getattr(Reporter, operation)
-
     def points_of(self, run: Reported, name: str) -> list[tuple[int, float]]:
         """The steps and values of a name in the loop's logs."""
         return list(self.part(run, "points").get(self.key(name), []))
