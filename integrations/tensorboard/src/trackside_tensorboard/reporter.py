@@ -100,7 +100,7 @@ class TensorBoardCallback(Reporter):
         from tensorboardX.proto.summary_pb2 import Summary
 
         if math.isfinite(number) and abs(number) > FLOAT32_MAX:
-            self._warn_once(("float32", key), "%s draws no number beyond 3.4e38: %s is kept as text.", self.name, key)
+            self.warn_once(("float32", key), "%s draws no number beyond 3.4e38: %s is kept as text.", self.name, key)
             return _text(key, repr(number))
         return Summary.Value(tag=key, simple_value=number)
 
