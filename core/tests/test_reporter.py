@@ -318,6 +318,11 @@ def test_the_end_of_the_program_closes_what_is_open():
     assert program("loop.begin(); raise ValueError")[-1] == "finish failed"
 
 
+def test_the_end_of_the_program_closes_also_what_nobody_holds_any_more():
+    assert program("loop.begin(); loop.end(); del loop, reporter")[-1] == "finish finished"
+    assert program("loop.begin(); del loop, reporter")[-1] == "finish failed"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_reports_nothing_and_closes_nothing():
     told = program(
@@ -602,6 +607,7 @@ def test_an_error_that_cannot_even_say_what_it_is_never_ends_a_training(caplog):
     loop = Loop(Failing())
     loop.begin()
     loop.log({"loss": 1.0}, step=1)
+    loop.end()
     assert "log_points failed (Mute: " in caplog.text
 
 
@@ -684,6 +690,7 @@ def test_errors_of_a_tracker_show_no_secret(caplog):
     loop = Loop(Chatty())
     loop.begin()
     loop.log({"loss": 1.0})
+    loop.end()
     assert "hunter2" not in caplog.text
     assert "hf_Ab" not in caplog.text
     assert "refused key ***" in caplog.text

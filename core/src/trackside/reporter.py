@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -290,7 +289,7 @@ class Reporter(TrainerCallback, ABC):
             self._refused(error)
             return
         seat.is_open = True
-        _open_reporters[id(self)] = weakref.ref(self)
+        _open_reporters[id(self)] = self
         self._carry_id(seat, state)
         if not seat.was_closed:
             say(f"Reporting to {self.name}{self._as_hint()}")
@@ -442,13 +441,13 @@ def is_disabled() -> bool:
     return os.environ.get("TRACKSIDE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
-_open_reporters: dict[int, weakref.ref[Reporter]] = {}
+# Held here, since a training often ends with the function that made its reporters, before the program does.
+_open_reporters: dict[int, Reporter] = {}
 
 
 @atexit.register
 def _close_open_reporters() -> None:
     """A run that is open when the program ends is finished if its training was, else it has failed."""
-    for reference in list(_open_reporters.values()):
-        reporter = reference()
-        if reporter is not None and reporter._seat is not None:
+    for reporter in list(_open_reporters.values()):
+        if reporter._seat is not None:
             reporter.close("failed" if reporter._seat.is_unfinished else None)
