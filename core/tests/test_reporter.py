@@ -446,6 +446,28 @@ def test_a_log_within_a_log_reaches_all_in_their_order():
     assert [list(values) for _, values in second.points] == [["train/inner"], ["train/outer"]]
 
 
+def test_a_reporter_of_two_trainings_at_once_keeps_them_apart():
+    reporter = Notebook()
+    one, two = Loop(reporter, run_name="one"), Loop(reporter, run_name="two")
+    one.begin()
+    two.begin()
+    for step in (1, 2):
+        one.log({"one": 1.0}, step=step)
+        two.log({"two": 2.0}, step=step)
+    one.end()
+    two.end()
+    told, name = [], None
+    for operation, content in reporter.calls:
+        if operation == "start":
+            name = content.name
+        if operation == "log_points":
+            told += [(name, point.step, dict(point.values)) for point in content]
+    assert told == [
+        (name, step, {f"train/{name}": value}) for step in (1, 2) for name, value in (("one", 1), ("two", 2))
+    ]
+    assert len({run.id for run in reporter.told("start")}) == 2
+
+
 def test_runs_of_equal_states_are_not_the_same_run():
     first, second = Notebook(), Notebook()
     Loop(first).begin(TrainerState())

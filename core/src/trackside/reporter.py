@@ -267,10 +267,10 @@ class Reporter(TrainerCallback, ABC):
         """Whether this reporter reports what happens now. The first event of a run, whichever it is, opens it."""
         if not self._speaks(state):
             return False
-        seat = self._seat
-        if seat is None or (seat.has_ended and Recorder.find(state) is not seat.recorder):
-            self.close()
-            seat = self._take_seat(args, state, model, Recorder.find(state))
+        seat, recorder = self._seat, Recorder.find(state)
+        if seat is None or (recorder is not seat.recorder and (recorder is not None or seat.has_ended)):
+            self.close("failed" if seat is not None and seat.is_unfinished else None)
+            seat = self._take_seat(args, state, model, recorder)
         self._open(seat, args, state, model)
         return seat.is_open
 
