@@ -339,6 +339,24 @@ def test_a_forked_child_reports_nothing_and_closes_nothing():
     assert [line.strip() for line in told] == ["start", "log_params", "log_points", "finish finished"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_training_in_a_forked_child_is_a_run_of_its_own():
+    told = program(
+        """
+        import os
+        loop.begin()
+        child = os.fork()
+        if child == 0:
+            loop.evaluate({"eval_loss": 1.0}); print("begin")
+            loop.begin(); loop.log({"loss": 1.0}); loop.end(); sys.exit()
+        os.waitpid(child, 0)
+        loop.log({"loss": 2.0}); loop.end()
+        """
+    )
+    training = ["start", "log_params", "log_points", "finish finished"]
+    assert [line.strip() for line in told] == [*training[:2], "begin", *training, *training[2:]]
+
+
 # ---- who speaks ---------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trackside.records import Artifact, Kind, Record, Run, Status
@@ -34,7 +34,6 @@ class Seat:
     """The reporter's name, with a number if there are several of one name; the tracker's id is kept under it."""
     position: int
     """The number of the next record that it has not been told of; earlier ones are told or passed over."""
-    process: int = field(default_factory=os.getpid)
     has_begun: bool = False
     has_ended: bool = False
     is_open: bool = False
@@ -73,6 +72,7 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._process = os.getpid()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
         self._count = 0
@@ -85,7 +85,12 @@ class Recorder:
     def find(cls, state: TrainerState) -> Recorder | None:
         """The recorder of the run whose state object this is; equal states are not the same run."""
         owner, recorder = cls._of_state.get(id(state), (lambda: None, None))
-        return recorder if owner() is state else None
+        return None if recorder is None or owner() is not state or recorder.is_inherited else recorder
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether another process has started the run, and this one was forked from it."""
+        return self._process != os.getpid()
 
     def belong_to(self, state: TrainerState) -> None:
         """From now on this is the recorder of `state`, as long as that lives."""

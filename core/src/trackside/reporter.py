@@ -153,6 +153,8 @@ class Reporter(TrainerCallback, ABC):
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
+        if self._is_inherited:  # a training in a forked child is a run of its own
+            self._seat = None
         if self._speaks(state):
             seat = self._take_seat_for_training(args, state, model)
             seat.has_begun = seat.recorder.is_training = True
@@ -223,12 +225,16 @@ class Reporter(TrainerCallback, ABC):
     # ---- the life of a run ------------------------------------------------------------------------------------
 
     def _speaks(self, state: TrainerState) -> bool:
-        """Whether this process is one that reports; a child forked from it is not."""
-        if is_disabled() or (self._seat is not None and self._seat.process != os.getpid()):
+        """Whether this process is one that reports; a child never reports a run that another process has started."""
+        if is_disabled() or self._is_inherited:
             return False
         if self.scope == "every":
             return True
         return state.is_world_process_zero if self.scope == "world" else state.is_local_process_zero
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._seat is not None and self._seat.recorder.is_inherited
 
     def _take_seat_for_training(self, args: Any, state: TrainerState, model: Any) -> Seat:
         """A seat at the run that begins now: a new run, or the one that an evaluation before it has opened."""
@@ -352,7 +358,7 @@ class Reporter(TrainerCallback, ABC):
         status = seat.status = status or seat.status
         seat.is_open, seat.was_closed, seat.has_ended = False, True, True
         _open_reporters.pop(id(self), None)
-        if seat.process != os.getpid():
+        if self._is_inherited:
             return
         self._call("detach")
         self._call("flush")
