@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -484,6 +485,28 @@ def test_a_reporter_of_two_trainings_at_once_keeps_them_apart():
         (name, step, {f"train/{name}": value}) for step in (1, 2) for name, value in (("one", 1), ("two", 2))
     ]
     assert len({run.id for run in reporter.told("start")}) == 2
+
+
+def test_logs_of_several_threads_reach_all_reporters():
+    reporters = [Notebook(), Notebook()]
+    loop = Loop(*reporters)
+    loop.begin()
+
+    def log(name):
+        for number in range(300):
+            loop.log({name: number})
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(log, "abcd"))
+    finally:
+        sys.setswitchinterval(interval)
+    for reporter in reporters:
+        for name in "abcd":
+            told = [values[f"train/{name}"] for _, values in reporter.points if f"train/{name}" in values]
+            assert told == list(range(300))
 
 
 def test_runs_of_equal_states_are_not_the_same_run():

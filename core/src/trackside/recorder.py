@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
 import time
 import weakref
 from collections import deque
@@ -73,6 +74,7 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._process = os.getpid()
+        self._telling = threading.RLock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
         self._count = 0
@@ -123,17 +125,18 @@ class Recorder:
     ) -> Record:
         """The record of an event: recognised, or made now from `values` (the loop's own object) or the rest."""
         event = values if values is not None else (artifact and artifact.path, status)
-        for told in self._recent:
-            if told.number >= seat.position and told.is_of(kind, state.global_step, event):
-                seat.position = told.number + 1
-                return told.record
-        record = Record(
-            kind, state.global_step, state.epoch, time.time(), self._snapshot(kind, values, state), artifact, status
-        )
-        self._recent.append(_Told(self._count, event, record))
-        self._count += 1
-        seat.position = self._count
-        return record
+        with self._telling:
+            for told in self._recent:
+                if told.number >= seat.position and told.is_of(kind, state.global_step, event):
+                    seat.position = told.number + 1
+                    return told.record
+            record = Record(
+                kind, state.global_step, state.epoch, time.time(), self._snapshot(kind, values, state), artifact, status
+            )
+            self._recent.append(_Told(self._count, event, record))
+            self._count += 1
+            seat.position = self._count
+            return record
 
     def deliver(self, reporter: Reporter, record: Record) -> None:
         """Hand a record to a reporter that was told of it; here at once."""
