@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import errno
 import logging
 import math
 import os
@@ -727,12 +728,20 @@ def test_training_goes_on_without_a_tracker_that_cannot_be_reached(error, caplog
     assert "cannot be reached" in caplog.text
 
 
-def test_a_path_that_cannot_be_written_is_a_refusal():
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied", "/root/runs"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_a_refusal(error):
     class Unwritable(Notebook):
         def start(self, run):
-            raise PermissionError(13, "Permission denied", "/root/runs")
+            raise error
 
-    with pytest.raises(StartError, match="/root/runs"):
+    with pytest.raises(StartError, match=error.strerror):
         Loop(Unwritable()).begin()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 from abc import ABC, abstractmethod
@@ -34,6 +35,8 @@ from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
+
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOENT)
 
 
 class StartError(RuntimeError):
@@ -323,7 +326,7 @@ class Reporter(TrainerCallback, ABC):
 
     def _refused(self, error: Exception) -> None:
         said, reason = describe(error), _reason(error)
-        if isinstance(error, OSError) and error.filename is None:  # a network, not a path
+        if isinstance(error, OSError) and error.filename is None and error.errno not in _OF_DISKS:  # of a network
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
             logger.warning("%s cannot start (%s) and is left out.", self.name, reason)
