@@ -280,6 +280,20 @@ def test_ends_without_a_beginning_or_twice_are_nothing():
     assert reporter.told("finish") == ["finished"]
 
 
+def test_a_run_is_finished_also_when_its_flush_is_interrupted():
+    class Slow(Notebook):
+        def flush(self):
+            raise KeyboardInterrupt
+
+    reporter = Slow()
+    loop = Loop(reporter)
+    loop.begin()
+    with pytest.raises(KeyboardInterrupt):
+        loop.end()
+    assert reporter.told("finish") == ["finished"]
+    assert reporter.run is None
+
+
 def test_an_adopted_run_is_logged_to_and_never_finished():
     class Adopting(Notebook):
         def start(self, run):

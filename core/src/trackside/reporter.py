@@ -363,11 +363,13 @@ class Reporter(TrainerCallback, ABC):
         _open_reporters.pop(id(self), None)
         if self._is_inherited:
             return
-        self._call("detach")
-        self._call("flush")
-        if not self.adopted:
-            self._call("finish", status)
-        self.run = None
+        try:
+            self._call("detach")
+            self._call("flush")
+        finally:  # also when it is interrupted, by somebody who has no patience with a slow flush
+            if not self.adopted:
+                self._call("finish", status)
+            self.run = None
         if self._failures:
             failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
             logger.warning("%s did not take everything; calls that failed: %s.", self.name, failed)
