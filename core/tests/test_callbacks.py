@@ -226,6 +226,14 @@ def test_all_are_told_of_an_exception_even_if_one_of_them_fails(fire, caplog):
     assert "failing twice" in caplog.text
 
 
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda items: pickle.loads(pickle.dumps(items))])
+def test_a_copy_of_the_list_of_callbacks_is_a_mere_list(duplicate):
+    handler = CallbackHandler([DefaultFlowCallback()], model=lambda: "cannot be pickled")
+    copied = duplicate(handler.callbacks)
+    assert type(copied) is list
+    assert [type(callback) for callback in copied] == [DefaultFlowCallback]
+
+
 def test_an_exception_of_a_callback_is_the_users_to_see(fire):
     class Failing(TrainerCallback):
         def on_log(self, args, state, control, **kwargs):

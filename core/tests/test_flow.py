@@ -77,8 +77,9 @@ def test_nan_is_never_better(value, best, greater, expected):
 class Training:
     """Evaluations one after the other, with the best kept as a loop keeps it: after the callbacks were told."""
 
-    def __init__(self, stopping, **args):
+    def __init__(self, stopping, keeps_best=True, **args):
         self.stopping, self.control, self.state = stopping, TrainerControl(), TrainerState()
+        self.keeps_best = keeps_best
         defaults = {"metric_for_best_model": "f1", "greater_is_better": True, "eval_strategy": "steps"}
         self.args = arguments(**{**defaults, **args})
 
@@ -88,7 +89,7 @@ class Training:
             self.stopping.on_evaluate(self.args, self.state, self.control, metrics={"eval_f1": value})
             if self.control.should_training_stop:
                 return count
-            if improves(value, self.state.best_metric, self.args.greater_is_better):
+            if self.keeps_best and improves(value, self.state.best_metric, self.args.greater_is_better):
                 self.state.best_metric = value
         return None
 
@@ -108,6 +109,18 @@ def test_a_nan_in_front_is_no_best_value():
 
 def test_it_stops_at_a_nan_on_request():
     assert Training(EarlyStoppingCallback(9, stop_on_nan=True)).stops_after(0.5, math.nan) == 2
+
+
+def test_it_stops_also_in_a_loop_that_keeps_no_best_metric():
+    training = Training(EarlyStoppingCallback(2), keeps_best=False)
+    assert training.stops_after(math.nan, 0.5, 0.4, 0.6, 0.5, 0.5) == 6
+
+
+def test_each_training_has_a_best_metric_of_its_own():
+    training = Training(EarlyStoppingCallback(1), keeps_best=False)
+    assert training.stops_after(0.5, 0.4) == 2
+    training.control.should_training_stop = False
+    assert training.stops_after(0.3, 0.4) is None
 
 
 def test_its_count_goes_on_after_a_resume():

@@ -37,6 +37,20 @@ class Broken(Pen):
     __module__ = "a_module_that_is_not_there"
 
 
+class Misread(Pen):
+    name = "misread"
+
+    def configured(self):
+        raise ValueError("MISREAD_PORT='many' is not understood")
+
+
+class Unmakeable(Pen):
+    name = "unmakeable"
+
+    def __init__(self):
+        raise RuntimeError("no room")
+
+
 class Metadata:
     """Of the umbrella."""
 
@@ -119,6 +133,23 @@ def test_all_is_each_that_is_configured_and_never_an_error(install, caplog):
         assert "set KEYLESS_API_KEY" in caplog.text
         assert "'broken' is installed but broken" in caplog.text
         assert "absent" not in caplog.text
+
+
+def test_one_that_cannot_even_be_asked_is_left_out_of_all(install, caplog):
+    install(Misread, Unmakeable)
+    assert names(resolve("all")) == ["pen", "red_ink"]
+    assert "misread is left out: MISREAD_PORT='many' is not understood" in caplog.text
+    assert "unmakeable is left out: no room" in caplog.text
+
+
+@pytest.mark.parametrize("sdk", ["an_sdk", "an_sdk.core", "not_there.core"])
+def test_a_folder_that_is_named_like_an_sdk_is_none(sdk, install, tmp_path, monkeypatch):
+    (tmp_path / "an_sdk" / "core").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Pen, "sdk", sdk)
+    with pytest.raises(NotInstalledError, match=sdk):
+        resolve("pen")
+    assert resolve("all") == []
 
 
 def test_named_reporters_are_required():

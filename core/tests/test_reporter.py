@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import errno
 import logging
 import math
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -278,6 +280,20 @@ def test_ends_without_a_beginning_or_twice_are_nothing():
     assert reporter.told("finish") == ["finished"]
 
 
+def test_a_run_is_finished_also_when_its_flush_is_interrupted():
+    class Slow(Notebook):
+        def flush(self):
+            raise KeyboardInterrupt
+
+    reporter = Slow()
+    loop = Loop(reporter)
+    loop.begin()
+    with pytest.raises(KeyboardInterrupt):
+        loop.end()
+    assert reporter.told("finish") == ["finished"]
+    assert reporter.run is None
+
+
 def test_an_adopted_run_is_logged_to_and_never_finished():
     class Adopting(Notebook):
         def start(self, run):
@@ -318,6 +334,11 @@ def test_the_end_of_the_program_closes_what_is_open():
     assert program("loop.begin(); raise ValueError")[-1] == "finish failed"
 
 
+def test_the_end_of_the_program_closes_also_what_nobody_holds_any_more():
+    assert program("loop.begin(); loop.end(); del loop, reporter")[-1] == "finish finished"
+    assert program("loop.begin(); del loop, reporter")[-1] == "finish failed"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_reports_nothing_and_closes_nothing():
     told = program(
@@ -332,6 +353,24 @@ def test_a_forked_child_reports_nothing_and_closes_nothing():
         """
     )
     assert [line.strip() for line in told] == ["start", "log_params", "log_points", "finish finished"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_training_in_a_forked_child_is_a_run_of_its_own():
+    told = program(
+        """
+        import os
+        loop.begin()
+        child = os.fork()
+        if child == 0:
+            loop.evaluate({"eval_loss": 1.0}); print("begin")
+            loop.begin(); loop.log({"loss": 1.0}); loop.end(); sys.exit()
+        os.waitpid(child, 0)
+        loop.log({"loss": 2.0}); loop.end()
+        """
+    )
+    training = ["start", "log_params", "log_points", "finish finished"]
+    assert [line.strip() for line in told] == [*training[:2], "begin", *training, *training[2:]]
 
 
 # ---- who speaks ---------------------------------------------------------------------------------------------------
@@ -439,6 +478,50 @@ def test_a_log_within_a_log_reaches_all_in_their_order():
     loop.log({"outer": 1}, step=1)
     assert [list(values) for _, values in first.points] == [["train/outer"], ["train/inner"]]
     assert [list(values) for _, values in second.points] == [["train/inner"], ["train/outer"]]
+
+
+def test_a_reporter_of_two_trainings_at_once_keeps_them_apart():
+    reporter = Notebook()
+    one, two = Loop(reporter, run_name="one"), Loop(reporter, run_name="two")
+    one.begin()
+    two.begin()
+    for step in (1, 2):
+        one.log({"one": 1.0}, step=step)
+        two.log({"two": 2.0}, step=step)
+    one.end()
+    two.end()
+    told, name = [], None
+    for operation, content in reporter.calls:
+        if operation == "start":
+            name = content.name
+        if operation == "log_points":
+            told += [(name, point.step, dict(point.values)) for point in content]
+    assert told == [
+        (name, step, {f"train/{name}": value}) for step in (1, 2) for name, value in (("one", 1), ("two", 2))
+    ]
+    assert len({run.id for run in reporter.told("start")}) == 2
+
+
+def test_logs_of_several_threads_reach_all_reporters():
+    reporters = [Notebook(), Notebook()]
+    loop = Loop(*reporters)
+    loop.begin()
+
+    def log(name):
+        for number in range(300):
+            loop.log({name: number})
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(log, "abcd"))
+    finally:
+        sys.setswitchinterval(interval)
+    for reporter in reporters:
+        for name in "abcd":
+            told = [values[f"train/{name}"] for _, values in reporter.points if f"train/{name}" in values]
+            assert told == list(range(300))
 
 
 def test_runs_of_equal_states_are_not_the_same_run():
@@ -602,6 +685,7 @@ def test_an_error_that_cannot_even_say_what_it_is_never_ends_a_training(caplog):
     loop = Loop(Failing())
     loop.begin()
     loop.log({"loss": 1.0}, step=1)
+    loop.end()
     assert "log_points failed (Mute: " in caplog.text
 
 
@@ -658,12 +742,20 @@ def test_training_goes_on_without_a_tracker_that_cannot_be_reached(error, caplog
     assert "cannot be reached" in caplog.text
 
 
-def test_a_path_that_cannot_be_written_is_a_refusal():
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied", "/root/runs"),
+        OSError(errno.ENOSPC, "No space left on device"),
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_a_refusal(error):
     class Unwritable(Notebook):
         def start(self, run):
-            raise PermissionError(13, "Permission denied", "/root/runs")
+            raise error
 
-    with pytest.raises(StartError, match="/root/runs"):
+    with pytest.raises(StartError, match=error.strerror):
         Loop(Unwritable()).begin()
 
 
@@ -684,6 +776,7 @@ def test_errors_of_a_tracker_show_no_secret(caplog):
     loop = Loop(Chatty())
     loop.begin()
     loop.log({"loss": 1.0})
+    loop.end()
     assert "hunter2" not in caplog.text
     assert "hf_Ab" not in caplog.text
     assert "refused key ***" in caplog.text

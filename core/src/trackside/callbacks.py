@@ -279,6 +279,10 @@ class _WatchedList(list[Any]):
 
     changed: Callable[[], None] | None = None
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy is a plain list, without the handler and all that it holds."""
+        return list, (), None, iter(self)
+
 
 def _watched(name: str) -> Callable[..., Any]:
     mutate = getattr(list, name)

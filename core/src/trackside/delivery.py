@@ -73,10 +73,12 @@ class Delivery:
 
     def end(self, status: Status) -> None:
         """Finish the run, unless it is the user's own, and say what the tracker has missed."""
-        self.call("flush")
-        if not self.reporter.adopted:
-            self.call("finish", status)
-        self.reporter.run = None
+        try:
+            self.call("flush")
+        finally:  # also when it is interrupted, by somebody who has no patience with a slow flush
+            if not self.reporter.adopted:
+                self.call("finish", status)
+            self.reporter.run = None
         if self._failures:
             failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
             logger.warning("%s did not take everything; calls that failed: %s.", self.reporter.name, failed)

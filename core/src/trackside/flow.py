@@ -58,9 +58,9 @@ class DefaultFlowCallback(TrainerCallback):
 class EarlyStoppingCallback(TrainerCallback, ExportableState):
     """Stops training after `early_stopping_patience` evaluations in a row without a better metric.
 
-    Better means: better than `state.best_metric` by more than `early_stopping_threshold`. nan is no improvement; with
-    `stop_on_nan` it stops at once. The count is kept in the checkpoints: a training that was stopped does not go on
-    when it is resumed, unless with more patience.
+    Better means: better than `state.best_metric` by more than `early_stopping_threshold`; where a loop keeps no best
+    metric, better than all before. nan is no improvement; with `stop_on_nan` it stops at once. The count is kept in the
+    checkpoints: a training that was stopped does not go on when it is resumed, unless with more patience.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
         self.early_stopping_threshold = early_stopping_threshold
         self.stop_on_nan = stop_on_nan
         self.early_stopping_patience_counter = 0
+        self._best: float | None = None
         self._has_warned = False
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -86,6 +87,7 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
                 "EarlyStoppingCallback without load_best_model_at_end=True: the model will be that of the last step, "
                 "not the best one."
             )
+        self._best = None
         if state.global_step > 0 and self._is_out_of_patience():
             control.should_training_stop = True
 
@@ -100,9 +102,12 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
         metrics = metrics or {}
         value = monitored(metrics, args.metric_for_best_model)
         if value is None:
-            self._warn_once(args.metric_for_best_model, metrics)
+            self.warn_once(args.metric_for_best_model, metrics)
             return
-        if self._is_improvement(value, state.best_metric, args.greater_is_better):
+        best = self._best if state.best_metric is None else state.best_metric
+        if improves(value, best, args.greater_is_better):
+            self._best = value
+        if self._is_improvement(value, best, args.greater_is_better):
             self.early_stopping_patience_counter = 0
         else:
             self.early_stopping_patience_counter += 1
@@ -116,7 +121,7 @@ class EarlyStoppingCallback(TrainerCallback, ExportableState):
         threshold = self.early_stopping_threshold or 0.0
         return improves(value, best, greater_is_better) and (best is None or abs(value - best) > threshold)
 
-    def _warn_once(self, name: str, metrics: Mapping[str, Any]) -> None:
+    def warn_once(self, name: str, metrics: Mapping[str, Any]) -> None:
         if not self._has_warned:
             self._has_warned = True
             logger.warning("EarlyStoppingCallback watches %r, which is not among %s.", name, ", ".join(sorted(metrics)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from trackside.delivery import Delivery
@@ -33,7 +34,6 @@ class Session:
     Attributes:
         key: the reporter's name, with a number if several have it; the tracker's id of the run is kept under it.
         position: the number of the next record that it has not been told of; earlier ones are told or passed over.
-        process: the only process that reports.
         phase: "waiting" for the first event, "open" at the tracker, "closed" there, or "silent" for good.
         has_begun, has_ended: whether it was told of the beginning and the end of the training.
         status: with which the run was closed, or will be if nothing else is said.
@@ -43,7 +43,6 @@ class Session:
     delivery: Delivery
     key: str
     position: int
-    process: int = field(default_factory=os.getpid)
     phase: Literal["waiting", "open", "closed", "silent"] = "waiting"
     has_begun: bool = False
     has_ended: bool = False
@@ -85,6 +84,8 @@ class Recorder:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._process = os.getpid()
+        self._recording = threading.RLock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
         self._count = 0
@@ -109,7 +110,12 @@ class Recorder:
     def find(cls, state: TrainerState) -> Recorder | None:
         """The recorder of the run whose state object this is; equal states are not the same run."""
         owner, recorder = cls._of_state.get(id(state), (lambda: None, None))
-        return recorder if owner() is state else None
+        return None if recorder is None or owner() is not state or recorder.is_inherited else recorder
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether another process has started the run, and this one was forked from it."""
+        return self._process != os.getpid()
 
     def belong_to(self, state: TrainerState) -> None:
         """From now on this is the recorder of `state`, as long as that lives."""
@@ -163,16 +169,17 @@ class Recorder:
         """The record of an event, made now or recognised, as `_write` has returned it."""
         event = values if values is not None else (artifact and artifact.path, status)
         step = state.global_step
-        found = self._recognise(session, kind, step, event) if session.position < self._count else None
-        if found is None:
-            written = self._write(kind, state, values, artifact, status)
-            found = _Told(self._count, event, kind, step, written)
-            self._recent.append(found)
-            self._count += 1
-        if found.number > session.position:
-            self._pass_over(session, range(session.position, found.number))
-        session.position = found.number + 1
-        return found.written
+        with self._recording:
+            found = self._recognise(session, kind, step, event) if session.position < self._count else None
+            if found is None:
+                written = self._write(kind, state, values, artifact, status)
+                found = _Told(self._count, event, kind, step, written)
+                self._recent.append(found)
+                self._count += 1
+            if found.number > session.position:
+                self._pass_over(session, range(session.position, found.number))
+            session.position = found.number + 1
+            return found.written
 
     def _recognise(self, session: Session, kind: Kind, step: int, event: Any) -> _Told | None:
         """The first of the records that a reporter was not told of yet which is of this event."""

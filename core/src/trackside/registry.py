@@ -104,13 +104,14 @@ def _all() -> list[Reporter]:
     for name, point in installed().items():
         try:
             reporter = _load(point)()
-        except ImportError as error:
-            logger.warning("%s", error)
-            continue
-        if _lacks_sdk(reporter):
+            if _lacks_sdk(reporter):
+                continue
+            answer = reporter.configured()
+        except Exception as error:  # whatever is wrong with one that nobody named
+            logger.warning("%s is left out: %s", name, error)
             continue
         reporter.required = False
-        if answer := reporter.configured():
+        if answer:
             reporters.append(reporter)
         else:
             logger.warning("%s is installed but left out: %s.", name, answer.why)
@@ -159,7 +160,11 @@ def _lacks_sdk(reporter: Reporter) -> bool:
         return False
     from importlib.util import find_spec
 
-    return find_spec(reporter.sdk) is None
+    try:
+        spec = find_spec(reporter.sdk)
+    except ModuleNotFoundError:  # the package that it is in
+        return True
+    return spec is None or spec.origin is None  # a mere folder of that name, as trackers leave them behind
 
 
 def _offered() -> list[str]:

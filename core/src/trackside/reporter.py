@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +32,8 @@ from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe, redact
 
 logger = logging.getLogger(__name__)
+
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOENT)
 
 
 class StartError(RuntimeError):
@@ -151,6 +153,8 @@ class Reporter(TrainerCallback, ABC):
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
+        if self._is_inherited:  # a training in a forked child is a run of its own
+            self._session = None
         if self._is_reporting_process(state):
             session = self._join_training(args, state, model)
             session.has_begun = session.recorder.is_training = True
@@ -221,12 +225,16 @@ class Reporter(TrainerCallback, ABC):
     # ---- the life of a run ------------------------------------------------------------------------------------
 
     def _is_reporting_process(self, state: TrainerState) -> bool:
-        """Whether this process is one that reports: by its rank, and if it was not forked from one that does."""
-        if is_disabled() or (self._session is not None and self._session.process != os.getpid()):
+        """Whether this process is one that reports; a child never reports a run that another process has started."""
+        if is_disabled() or self._is_inherited:
             return False
         if self.scope == "every":
             return True
         return state.is_world_process_zero if self.scope == "world" else state.is_local_process_zero
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._session is not None and self._session.recorder.is_inherited
 
     def _join_training(self, args: Any, state: TrainerState, model: Any) -> Session:
         """The session of the run that begins now: a new run, or the one that an evaluation before it has opened."""
@@ -257,14 +265,14 @@ class Reporter(TrainerCallback, ABC):
 
     def _session_of(self, args: Any, state: TrainerState, model: Any) -> Session | None:
         """The open session of what happens now, if it is reported; the first event of a run, whichever, opens it."""
-        session = self._session
-        if session is not None and session.is_open and not session.has_ended and session.process == os.getpid():
+        session, recorder = self._session, Recorder.find(state)
+        if session is not None and session.is_open and session.recorder is recorder:
             return session
         if not self._is_reporting_process(state):
             return None
-        if session is None or (session.has_ended and Recorder.find(state) is not session.recorder):
-            self.close()
-            session = self._join(args, state, model, Recorder.find(state))
+        if session is None or (session.recorder is not recorder and (recorder is not None or session.has_ended)):
+            self.close("failed" if session is not None and session.is_unfinished else None)
+            session = self._join(args, state, model, recorder)
         self._open(session, args, state, model)
         return session if session.is_open else None
 
@@ -283,7 +291,7 @@ class Reporter(TrainerCallback, ABC):
             self._refused(error)
             return
         session.phase = "open"
-        _open_reporters[id(self)] = weakref.ref(self)
+        _open_reporters[id(self)] = self
         self._carry_id(session, state)
         if not is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
@@ -345,7 +353,7 @@ class Reporter(TrainerCallback, ABC):
         session.phase, session.has_ended = "closed", True
         session.status = status or session.status
         _open_reporters.pop(id(self), None)
-        if session.process == os.getpid():
+        if not self._is_inherited:
             session.delivery.call("detach")
             session.recorder.close(session, session.status)
 
@@ -378,7 +386,7 @@ class Reporter(TrainerCallback, ABC):
         status = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(status, int):
             return status == 429 or status >= 500
-        return isinstance(error, OSError) and error.filename is None  # a network, not a path
+        return isinstance(error, OSError) and error.filename is None and error.errno not in _OF_DISKS  # of a network
 
     # ---- copies -----------------------------------------------------------------------------------------------
 
@@ -409,13 +417,13 @@ def is_disabled() -> bool:
     return os.environ.get("TRACKSIDE_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
-_open_reporters: dict[int, weakref.ref[Reporter]] = {}
+# Held here, since a training often ends with the function that made its reporters, before the program does.
+_open_reporters: dict[int, Reporter] = {}
 
 
 @atexit.register
 def _close_open_reporters() -> None:
     """A run that is open when the program ends is finished if its training was, else it has failed."""
-    for reference in list(_open_reporters.values()):
-        reporter = reference()
-        if reporter is not None and reporter._session is not None:
+    for reporter in list(_open_reporters.values()):
+        if reporter._session is not None:
             reporter.close("failed" if reporter._session.is_unfinished else None)

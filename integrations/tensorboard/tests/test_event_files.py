@@ -304,6 +304,14 @@ def test_the_folder_is_the_option_then_the_variable_then_the_argument(loop, tmp_
     assert folder_of(TensorBoardCallback(logging_dir=tmp_path / "option")) == "option"
 
 
+def test_a_folder_may_be_below_the_home(loop, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "~/runs")
+    reporter = TensorBoardCallback()
+    begin(loop(reporter))
+    assert Path(reporter.tracker_id).parent == tmp_path / "home" / "runs"
+
+
 def test_a_folder_that_cannot_be_made_stops_the_program_at_its_start(loop, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StartError, match="tensorboard cannot start"):

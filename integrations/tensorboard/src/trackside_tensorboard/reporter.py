@@ -93,7 +93,8 @@ class TensorBoardCallback(Reporter):
         parent = os.fspath(self.logging_dir or run.args.get("logging_dir") or os.path.join(run.output_dir, "runs"))
         if "://" in parent:
             raise ValueError(f"{parent} is no folder of this machine; give tb_writer=SummaryWriter({parent!r}) instead")
-        return _make_directory(os.path.join(os.path.abspath(parent), Keys(DIRECTORY_NAME)(run.name)))
+        folder = os.path.abspath(os.path.expanduser(parent))
+        return _make_directory(os.path.join(folder, Keys(DIRECTORY_NAME)(run.name)))
 
     def _scalar(self, key: str, number: int | float) -> Any:
         """TensorBoard keeps scalars as 32-bit floats; a finite number beyond them would become an infinity."""
