@@ -570,12 +570,17 @@ def test_it_works_in_a_thread_that_is_not_the_main_one(loop, reporter):
 
 
 def test_no_thread_and_no_open_file_is_left_behind(loop, reporter):
-    threads = threading.active_count()
+    threads, files = threading.active_count(), open_event_files()
     loop(reporter, num_train_epochs=1).train()
     assert threading.active_count() == threads
-    files = Path("/proc/self/fd")
-    if files.exists():
-        assert not [link for link in map(os.path.realpath, files.iterdir()) if "tfevents" in link]
+    assert open_event_files() == files
+
+
+def open_event_files():
+    """Those that this process has open, where it can be seen."""
+    descriptors = Path("/proc/self/fd")
+    links = map(os.path.realpath, descriptors.iterdir()) if descriptors.exists() else ()
+    return {link for link in links if "tfevents" in link}
 
 
 def test_importing_it_imports_no_sdk_and_prints_nothing(tmp_path):
