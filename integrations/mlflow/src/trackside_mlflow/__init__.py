@@ -1,0 +1,5 @@
+"""Reports a training run to MLflow, through its client."""
+
+from trackside_mlflow.reporter import MLflowCallback
+
+__all__ = ["MLflowCallback"]
