@@ -10,7 +10,6 @@ from hypothesis import settings
 from trackside import Run
 from trackside_spool import courier
 
-
 settings.register_profile("busy", deadline=None)  # a busy machine is no failure
 settings.load_profile("busy")
 
