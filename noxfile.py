@@ -69,9 +69,10 @@ def install(session: nox.Session, requirements: Iterable[str]) -> None:
 
 
 def pytest(session: nox.Session, *arguments: str) -> None:
-    """Run pytest with an empty home."""
+    """Run pytest with an empty home, in which it also leaves what it has to leave."""
     with tempfile.TemporaryDirectory() as home:
-        session.run("pytest", *arguments, *session.posargs, env={**ENVIRONMENT, "HOME": home, "USERPROFILE": home})
+        places = dict.fromkeys(["HOME", "USERPROFILE", "TMPDIR"], home)
+        session.run("pytest", *arguments, *session.posargs, env={**ENVIRONMENT, **places})
 
 
 @nox.session

@@ -119,6 +119,14 @@ def test_an_instance_wins_over_its_name_and_over_all():
     assert names(resolve(["all", given_one])) == ["red_ink", "pen"]
 
 
+def test_a_name_wins_over_all():
+    reporters = resolve(["all", "pen"])
+    assert sorted(names(reporters)) == ["pen", "red_ink"]
+    assert [reporter.name for reporter in reporters if reporter.required] == ["pen"]
+    (pen,) = (reporter for reporter in resolve(["all", {"pen": {"resume": "new"}}]) if reporter.name == "pen")
+    assert pen.resume == "new"
+
+
 def test_two_instances_that_differ_are_two():
     assert len(resolve([Pen(resume="new"), Pen()])) == 2
 
@@ -168,6 +176,7 @@ def test_named_reporters_are_required():
         ("broken", ImportError, "installed but broken.*a_module_that_is_not_there"),
         (5, TypeError, "5"),
         ([object], TypeError, "object"),
+        ({5: {}}, TypeError, "5"),
     ],
 )
 def test_what_cannot_be_had_is_an_error_that_says_what_to_type(install, report_to, error, said):

@@ -280,6 +280,20 @@ def test_ends_without_a_beginning_or_twice_are_nothing():
     assert reporter.told("finish") == ["finished"]
 
 
+def test_a_run_is_closed_also_when_its_parameters_are_interrupted():
+    class Slow(Notebook):
+        def log_params(self, params):
+            raise KeyboardInterrupt
+
+    reporter = Slow()
+    loop = Loop(reporter)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        loop.begin()
+    loop.end(interrupt.value)
+    assert reporter.told("finish") == ["killed"]
+    assert reporter.run is None
+
+
 def test_a_run_is_finished_also_when_its_flush_is_interrupted():
     class Slow(Notebook):
         def flush(self):

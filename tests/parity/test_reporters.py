@@ -4,6 +4,7 @@ import pytest
 import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import BOTH, trainer
+from torch.utils.tensorboard import SummaryWriter
 from transformers.trainer_utils import get_last_checkpoint
 
 import trackside
@@ -108,6 +109,18 @@ def test_what_is_chosen_by_name_reports_to_real_files(tmp_path):
     for key, points in history(loop.state).items():
         assert [step for step, _ in reported[key]] == [step for step, _ in points]
         assert [value for _, value in reported[key]] == pytest.approx([value for _, value in points])
+
+
+def test_a_writer_of_torch_is_logged_to_and_never_closed(tmp_path):
+    writer = SummaryWriter(str(tmp_path / "mine"))
+    loop = trainer(transformers, tmp_path / "out", [TensorBoardCallback(writer)])
+    loop.train()
+    writer.add_scalar("mine/score", 0.5, 9)
+    writer.close()
+    events = EventAccumulator(str(tmp_path / "mine"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == list(range(1, 9))
+    assert [event.value for event in events.Scalars("mine/score")] == [0.5]
 
 
 def test_state_keeps_only_the_ids_that_we_add(tmp_path):

@@ -65,7 +65,11 @@ class Delivery:
             self.reporter.run = None
             raise
         if not is_reopened:
-            self._make_all(self._param_calls(run))
+            try:
+                self._make_all(self._param_calls(run))
+            except BaseException:  # interrupted: nobody else knows yet that a run is open
+                self.end("killed")
+                raise
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Bring records of the run, in order, to the tracker."""

@@ -31,8 +31,8 @@ def resolve(report_to: ReportTo) -> list[Reporter]:
     """The reporters that `report_to` asks for, each of them once, in its order.
 
     `report_to` is a name, a comma-separated string, a class, an instance, a dict `{name: options}`, or a list of any of
-    these. "all" stands for each installed integration that is configured; None, [] and "none" for nothing. Where a
-    name or "all" and an instance mean the same integration, the instance is taken. No SDK is imported.
+    these. "all" stands for each installed integration that is configured; None, [] and "none" for nothing. Where
+    several mean the same integration, an instance is taken before a name, and a name before "all". No SDK is imported.
 
     Raises:
         ValueError: a name that nobody knows, or "none" beside others.
@@ -42,18 +42,23 @@ def resolve(report_to: ReportTo) -> list[Reporter]:
     """
     wanted = list(_entries(report_to))
     if any(entry == "none" for entry, _ in wanted):
-        if len(wanted) > 1:
+        if any(entry != "none" for entry, _ in wanted):
             raise ValueError(f"report_to={report_to!r} asks for nothing and for something; leave one of them out.")
         return []
     if is_disabled():
         return []
-    given = [entry for entry, _ in wanted if isinstance(entry, Reporter)]
+    made = [
+        (entry, reporter)
+        for entry, options in wanted
+        for reporter in (_all() if entry == "all" else [_make(entry, options)])
+    ]
+    given = {type(reporter) for entry, reporter in made if entry is reporter}
+    named = {type(reporter) for entry, reporter in made if entry != "all"}
     chosen: list[Reporter] = []
-    for entry, options in wanted:
-        for reporter in _all() if entry == "all" else [_make(entry, options)]:
-            is_replaced = entry not in given and any(type(other) is type(reporter) for other in given)
-            if not is_replaced and not any(reporter.is_duplicate_of(other) for other in chosen):
-                chosen.append(reporter)
+    for entry, reporter in made:
+        is_replaced = entry is not reporter and type(reporter) in (named if entry == "all" else given)
+        if not is_replaced and not any(reporter.is_duplicate_of(other) for other in chosen):
+            chosen.append(reporter)
     return chosen
 
 
@@ -89,7 +94,7 @@ def _entries(report_to: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     if isinstance(report_to, str):
         yield from ((name, {}) for name in map(normalize, report_to.split(",")) if name)
     elif isinstance(report_to, Mapping):
-        yield from ((normalize(name), options or {}) for name, options in report_to.items())
+        yield from ((entry, options or {}) for name, options in report_to.items() for entry, _ in _entries(name))
     elif isinstance(report_to, Reporter) or (isinstance(report_to, type) and issubclass(report_to, Reporter)):
         yield report_to, {}
     elif isinstance(report_to, Iterable):

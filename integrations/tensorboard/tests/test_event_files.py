@@ -490,13 +490,8 @@ def test_a_forked_child_reports_nothing_and_its_exit_does_not_hang(tmp_path, run
 # ---- a writer of the user's -----------------------------------------------------------------------------------------
 
 
-def writer_of_torch(directory):
-    return pytest.importorskip("torch.utils.tensorboard").SummaryWriter(directory)
-
-
-@pytest.mark.parametrize("make_writer", [SummaryWriter, writer_of_torch])
-def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, runs, make_writer):
-    writer = make_writer(str(tmp_path / "mine"))
+def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, runs):
+    writer = SummaryWriter(str(tmp_path / "mine"))
     reporter = TensorBoardCallback(writer)
     training = loop(reporter, num_train_epochs=1)
     begin(training)
