@@ -13,7 +13,7 @@ from typing import Any
 
 from trackside import Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys
-from trackside_tensorboard.writer import directory_of, open_writer, write
+from trackside_tensorboard.writer import cut_back, directory_of, open_writer, position_of, write
 
 FLOAT32_MAX = 3.4028234663852886e38
 DIRECTORY_NAME = Limits(key=r"\w\-.", key_length=80)
@@ -44,9 +44,16 @@ class TensorBoardCallback(Reporter):
             return directory_of(self.tb_writer)
         continued = self._continued(run)
         directory = continued or self._claim(run)
-        is_resumed = continued is not None and not self._is_reopened
+        if continued and run.position:
+            cut_back(continued, run.position)
+        is_replayed = run.position is not None and run.step == 0
+        is_resumed = continued is not None and not self._is_reopened and not is_replayed
         self.run = open_writer(directory, purge_step=run.step + 1 if is_resumed else None)
         return directory
+
+    def flush(self) -> Any:
+        """All that was written is in the file already; where it ends."""
+        return None if self.adopted else position_of(self.run)
 
     def log_points(self, points: Sequence[Point]) -> None:
         for point in points:

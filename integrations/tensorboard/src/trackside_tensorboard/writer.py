@@ -53,6 +53,9 @@ class EventFile:
     def close(self) -> None:
         self._file.close()
 
+    def position(self) -> dict[str, Any]:
+        return {"file": os.path.basename(self._file.name), "length": self._file.tell()}
+
 
 def open_writer(directory: str, purge_step: int | None = None) -> Any:
     """A SummaryWriter of tensorboardX on an `EventFile`; what the directory holds from `purge_step` on is hidden."""
@@ -77,6 +80,22 @@ def open_writer(directory: str, purge_step: int | None = None) -> Any:
     if purge_step is not None:
         writer.file_writer.add_event(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
     return writer
+
+
+def position_of(writer: Any) -> dict[str, Any]:
+    """Where a writer of `open_writer` is: the name of its file, and how many bytes that holds."""
+    position: dict[str, Any] = writer.file_writer.event_writer.position()
+    return position
+
+
+def cut_back(directory: str, position: dict[str, Any]) -> None:
+    """Remove from a run's directory what was written after `position`, so that it can be written again."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if name == position["file"]:
+            os.truncate(path, min(position["length"], os.path.getsize(path)))
+        elif name.startswith("events.out.tfevents.") and name > position["file"]:
+            os.remove(path)
 
 
 def directory_of(writer: Any) -> str:

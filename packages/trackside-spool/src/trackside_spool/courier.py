@@ -119,6 +119,7 @@ class Courier(threading.Thread):
         if self.refusal is not None:
             return False
         self.tracker.tracker_id, self.tracker.status = self._reporter.tracker_id, None
+        self._flush()
         self._folder.keep(self.tracker)
         self._on_start()
         self.has_started.set()

@@ -72,6 +72,7 @@ class SpoolRecorder(Recorder):
             tracker = Tracker(session.key, *_recipe(reporter), None, session.position, session.position, offset)
         elif not is_reopened:
             left_out |= self._superseded(tracker, run.step)
+            run = dataclasses.replace(run, position=tracker.position)
         self._folder.lock()
         self._folder.keep(tracker)
         courier = Courier(session.delivery, run, self._folder, tracker, lambda: session.position, left_out, is_reopened)

@@ -120,7 +120,7 @@ def _deliver(
     watch: Callable[[Courier], None],
 ) -> Outcome:
     before = tracker.durable
-    told = replace(run, tracker_id=tracker.tracker_id, position=tracker.position)
+    told = replace(run, step=0, tracker_id=tracker.tracker_id, position=tracker.position)
     courier = Courier(Delivery(reporter), told, folder, tracker, lambda: None, left_out, tracker.tracker_id is not None)
     courier.close(status)
     courier.start()
