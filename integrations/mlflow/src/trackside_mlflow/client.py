@@ -182,9 +182,10 @@ def _alone_with(uri: str) -> Iterator[None]:
         database.execute("PRAGMA schema_version")  # raises for a file that is none; mlflow tries for 100 seconds
     lock = f"{path}.lock"
     with closing(sqlite3.connect(lock, timeout=LOCK_SECONDS, isolation_level=None)) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
+        with suppress(sqlite3.OperationalError):  # one that is done has removed it
+            connection.execute("BEGIN EXCLUSIVE")
         yield
-    with suppress(OSError):  # another process has it open, or has removed it
+    with suppress(OSError):  # where open files cannot be removed, or it is gone
         os.remove(lock)
 
 
