@@ -62,10 +62,26 @@ def ours(requirements: Iterable[str]) -> set[Path]:
     return folders.union(*(ours(PROJECTS[folder].get("dependencies", [])) for folder in folders))
 
 
-def install(session: nox.Session, requirements: Iterable[str]) -> None:
-    """Install everything in one pip call, so that pip finds what is ours and looks nowhere else for it."""
+def sdk_of(folder: Path) -> set[str]:
+    """The names in the dependency group `sdk` of an integration: what its own tests do without."""
+    entries = load_toml(folder / "pyproject.toml").get("dependency-groups", {}).get("sdk", [])
+    return {name_of(entry) for entry in entries if isinstance(entry, str)}
+
+
+def install(session: nox.Session, requirements: Iterable[str], sdks: bool = True) -> None:
+    """Install everything in one pip call, so that pip finds what is ours and looks nowhere else for it.
+
+    Without SDKs, an integration is installed with what else it needs.
+    """
+    requirements = list(requirements)
+    folders = ours(requirements)
+    bare = set() if sdks else {folder for folder in folders if sdk_of(folder)}
+    for folder in bare:
+        requirements += [need for need in PROJECTS[folder]["dependencies"] if name_of(need) not in sdk_of(folder)]
     others = [requirement for requirement in requirements if name_of(requirement) not in FOLDERS]
-    session.install("--constraint", "constraints.txt", *map(str, sorted(ours(requirements))), *others)
+    session.install("--constraint", "constraints.txt", *map(str, sorted(folders - bare)), *others)
+    if bare:
+        session.install("--no-deps", *map(str, sorted(bare)))
 
 
 def pytest(session: nox.Session, *arguments: str) -> None:
@@ -78,11 +94,19 @@ def pytest(session: nox.Session, *arguments: str) -> None:
 @nox.session
 @nox.parametrize("folder, python", members())
 def tests(session: nox.Session, folder: Path) -> None:
-    """Test one package with its own dependencies and no others."""
+    """Test one package with its own dependencies and no others, an integration against a fake SDK if it has one."""
     dist = [PROJECTS[folder]["name"]] if folder in PROJECTS else []
-    install(session, [*dist, *group("test", folder)])
+    install(session, [*dist, *group("test", folder)], sdks=False)
     ignored = [f"--ignore={other}" for other in SESSIONS_OF_THEIR_OWN]
-    pytest(session, str(folder.relative_to(ROOT) / "tests"), *ignored)
+    pytest(session, str(folder.relative_to(ROOT) / "tests"), *ignored, "-m", "not sdk")
+
+
+@nox.session
+@nox.parametrize("folder", [nox.param(folder, id=folder.name) for folder in PROJECTS if sdk_of(folder)])
+def sdk(session: nox.Session, folder: Path) -> None:
+    """Test an integration with the real SDK of its tracker, as it is now, without a network."""
+    install(session, [PROJECTS[folder]["name"], *group("sdk", folder)])
+    pytest(session, str(folder.relative_to(ROOT) / "tests"), "-m", "sdk")
 
 
 @nox.session
@@ -96,7 +120,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types: the core alone and strictly, for the oldest Python; then the others, with all they need."""
-    install(session, [*FOLDERS, *group("types")])
+    install(session, [*FOLDERS, *group("types")], sdks=False)
     session.run("mypy", "--strict", "--python-version", CORE_PYTHONS[0], "core/src")
     session.run(
         "mypy", *(str(source.relative_to(ROOT)) for folder in PROJECTS for source in folder.glob("src/trackside_*"))
