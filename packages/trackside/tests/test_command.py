@@ -1,0 +1,129 @@
+"""The command, as a person types it."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from trackside_command import main
+from trackside_spool.folder import run_folders
+from trackside_tensorboard import TensorBoardCallback
+from trackside_testkit import FakeLoop
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRACKSIDE_DELIVERY", raising=False)
+
+
+@pytest.fixture
+def typed():
+    def typed(*words):
+        done = CliRunner().invoke(main, words)
+        return done.exit_code, done.output
+
+    return typed
+
+
+def train(**changes):
+    FakeLoop([TensorBoardCallback()], output_dir="out", eval_strategy="no", **changes).train()
+
+
+def forget_delivery():
+    """As if the program had been killed before anything was safe at the tracker."""
+    (folder,) = run_folders(Path("out"))
+    (tracker,) = folder.trackers()
+    tracker.sent = tracker.durable = tracker.offset = 0
+    tracker.status = tracker.position = tracker.tracker_id = None
+    folder.keep(tracker)
+
+
+def losses(directory):
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    events.Reload()
+    return [event.step for event in events.Scalars("train/loss")]
+
+
+def test_a_delivered_run_is_owed_nothing(typed):
+    train()
+    assert typed("replay", "out") == (0, "Nothing is owed.\n")
+    code, output = typed("replay", "out", "--list")
+    assert code == 0
+    assert "tensorboard (finished) has everything" in output
+
+
+def test_what_is_owed_is_shown_and_delivered(typed):
+    train()
+    forget_delivery()
+    assert "tensorboard (open) is owed 12 records" in typed("replay", "out", "--list")[1]
+    code, output = typed("replay", "out")
+    assert code == 0
+    assert "12 records to tensorboard" in output
+    first, second = sorted(Path("out/runs").iterdir())
+    assert losses(first) == losses(second) == list(range(1, 9))
+    assert typed("replay", "out") == (0, "Nothing is owed.\n")
+
+
+def test_a_whole_run_goes_to_another_tracker(typed):
+    train()
+    code, output = typed("replay", "out", "--to", f"tensorboard=logging_dir={os.path.abspath('elsewhere')}")
+    assert code == 0, output
+    (directory,) = Path("elsewhere").iterdir()
+    assert losses(directory) == list(range(1, 9))
+
+
+def test_a_tracker_that_refuses_says_why_and_loses_nothing(typed):
+    train()
+    forget_delivery()
+    Path("out/runs").rename("out/old")
+    Path("out/runs").write_text("in the way")
+    code, output = typed("replay", "out")
+    assert code == 1
+    assert "then it failed: " in output
+    Path("out/runs").unlink()
+    assert typed("replay", "out")[0] == 0
+
+
+def break_the_journal():
+    train()
+    next(Path("out").rglob("journal.jsonl")).write_text("hello\n")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words", "said"),
+    [
+        (lambda: Path("out").mkdir(), ["replay", "out"], "no run below out"),
+        (break_the_journal, ["replay", "out"], "is no journal"),
+        (train, ["replay", "out", "--to", "nobody-knows"], "'nobody_knows'"),
+        (train, ["replay", "out", "--to", "tensorboard=colour=red"], "'colour'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(typed, prepare, words, said):
+    prepare()
+    code, output = typed(*words)
+    assert code == 1
+    assert output.startswith("Error: ")
+    assert said in output
+    assert output.count("\n") == 1
+
+
+def test_a_run_that_is_at_work_is_left_alone(typed):
+    train()
+    forget_delivery()
+    with open(next(Path("out").rglob("lock"))) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, output = typed("replay", "out")
+    assert code == 1
+    assert "in use by another process" in output
+
+
+def test_delivered_journals_can_be_deleted(typed):
+    train()
+    code, output = typed("prune", "out")
+    assert code == 0
+    assert "1 journals were delivered and are deleted." in output
+    assert not list(run_folders(Path("out")))
