@@ -8,6 +8,7 @@ from trackside.records import Artifact, Limits, Point, Run, Status
 from trackside.registry import configured, installed, resolve
 from trackside.reporter import Configured, Reporter, StartError
 from trackside.state import ExportableState, TrainerControl, TrainerState
+from trackside.watch import watch
 
 __all__ = [
     "Artifact",
@@ -31,4 +32,5 @@ __all__ = [
     "env",
     "installed",
     "resolve",
+    "watch",
 ]

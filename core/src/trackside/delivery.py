@@ -132,7 +132,7 @@ class Delivery:
                     (summary if self._is_summary(name) else numbers)[key] = number
                 elif isinstance(value, str) and self.reporter.has("log_text"):
                     yield Call("log_text", (key, cut(value, self._limits.text), record.step, record.time))
-                else:
+                elif record.kind != "finished":
                     self._leave_out(name, value)
             if numbers:
                 points.append(Point(numbers, record.step, record.epoch, record.time))
@@ -166,6 +166,6 @@ class Delivery:
         return cut(str(value), limit)
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """What an exception says, without its secrets, and even if it fails to say it."""
     return f"{type(error).__name__}: {redact(describe(error))}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from trackside.delivery import Delivery
+from trackside.delivery import Delivery, reason_of
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
 from trackside.values import Redaction, describe, flatten
@@ -85,6 +85,8 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._process = os.getpid()
+        self._state: weakref.ref[TrainerState] | None = None
+        self._reason: tuple[BaseException, dict[str, str]] | None = None
         self._recording = threading.RLock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
@@ -119,8 +121,20 @@ class Recorder:
 
     def belong_to(self, state: TrainerState) -> None:
         """From now on this is the recorder of `state`, as long as that lives."""
+        self._state = weakref.ref(state)
         key, table = id(state), self._of_state
         table[key] = (weakref.ref(state, lambda _: table.pop(key, None)), self)
+
+    @property
+    def state(self) -> TrainerState | None:
+        """The state that it belongs to, if that still lives."""
+        return None if self._state is None else self._state()
+
+    def reason_of(self, exception: BaseException) -> Mapping[str, str]:
+        """What is recorded of an exception that left the training: the same object for all reporters."""
+        if self._reason is None or self._reason[0] is not exception:
+            self._reason = exception, {"exception": reason_of(exception)}
+        return self._reason[1]
 
     def join(self, reporter: Reporter) -> Session:
         """A session for a reporter; the record that was written last may be of the event that it is being told of."""

@@ -30,6 +30,7 @@ from trackside.records import (
 )
 from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe, redact
+from trackside.watch import mind_the_end
 
 logger = logging.getLogger(__name__)
 
@@ -220,7 +221,7 @@ class Reporter(TrainerCallback, ABC):
         exception: BaseException | None = None,
         **kwargs: Any,
     ) -> None:
-        self._end(status_of(exception), state)
+        self._end(status_of(exception), state, exception)
 
     # ---- the life of a run ------------------------------------------------------------------------------------
 
@@ -292,6 +293,7 @@ class Reporter(TrainerCallback, ABC):
             return
         session.phase = "open"
         _open_reporters[id(self)] = self
+        mind_the_end(close_unfinished)
         self._carry_id(session, state)
         if not is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
@@ -328,13 +330,23 @@ class Reporter(TrainerCallback, ABC):
                 f"{self.name} {trouble} ({reason}); mend that, or leave {self.name!r} out of report_to."
             ) from (error if redact(said) == said else None)  # the traceback would show it as it is
 
-    def _end(self, status: Status, state: TrainerState) -> None:
+    def leave(self, exception: BaseException) -> None:
+        """Close the run if its training has not come to its end, which `exception` has left."""
+        session = self._session
+        if session is None or not session.is_unfinished:
+            return
+        if (state := session.recorder.state) is not None:
+            self._end(status_of(exception), state, exception)
+        self.close(status_of(exception))
+
+    def _end(self, status: Status, state: TrainerState, exception: BaseException | None = None) -> None:
         session = self._session
         if session is None or session.has_ended or not self._is_reporting_process(state):
             return
         session.has_ended = True
         if session.is_open:
-            session.recorder.tell(session, "finished", state, status=status)
+            reason = None if exception is None else session.recorder.reason_of(exception)
+            session.recorder.tell(session, "finished", state, reason, status=status)
         if self.reopenable or status != "finished":
             self.close(status)
         elif session.is_open:
@@ -419,6 +431,12 @@ def is_disabled() -> bool:
 
 # Held here, since a training often ends with the function that made its reporters, before the program does.
 _open_reporters: dict[int, Reporter] = {}
+
+
+def close_unfinished(exception: BaseException) -> None:
+    """Close the runs of trainings that have not come to their end, and were left by `exception`."""
+    for reporter in list(_open_reporters.values()):
+        reporter.leave(exception)
 
 
 @atexit.register

@@ -1,0 +1,63 @@
+"""How a training has ended, where its loop has no event for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+Close = Callable[[BaseException], None]
+
+_close: Close = lambda exception: None  # noqa: E731 - until there is something to close
+_hook_before = sys.excepthook
+
+
+@contextmanager
+def watch() -> Iterator[None]:
+    """Tell the reporters at once if what is in the `with` block is left by an exception, which goes on.
+
+    For loops that have no event for it, such as `transformers.Trainer`; a loop of ours tells by itself. Without it a
+    run that was left is closed by the end of the program or the next training, and a pruned trial counts as failed.
+
+        with trackside.watch():
+            trainer.train()
+    """
+    try:
+        yield
+    except BaseException as exception:
+        _close(exception)
+        raise
+
+
+def mind_the_end(close: Close) -> None:
+    """Let `close` hear of an error that nobody catches, and of SIGTERM, before the program ends.
+
+    SIGTERM is minded only from the main thread, and only where nobody else has a handler for it.
+    """
+    global _close, _hook_before
+    _close = close
+    if sys.excepthook is not _tell_of_uncaught:
+        _hook_before, sys.excepthook = sys.excepthook, _tell_of_uncaught
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _tell_of_termination)
+
+
+def _tell_of_uncaught(kind: type[BaseException], exception: BaseException, trace: TracebackType | None) -> None:
+    try:
+        _close(exception)
+    finally:
+        _hook_before(kind, exception, trace)
+
+
+def _tell_of_termination(number: int, frame: FrameType | None) -> None:
+    """Close what is open as killed, then end as if nobody had minded the signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        _close(SystemExit(128 + number))
+    finally:
+        os.kill(os.getpid(), number)
