@@ -255,10 +255,44 @@ def test_tags_that_are_no_json_object_stop_the_program_at_its_start(loop, new, m
         begin(loop(new()))
 
 
-def test_a_long_name_is_cut(loop, new):
+def test_a_long_name_and_a_long_command_are_cut_and_what_cannot_be_encoded_is_replaced(loop, new, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "caf\udce9", "x" * 9000])
     reporter = new()
-    loop(reporter, run_name="x" * 400).train()
+    loop(reporter, run_name="caf\udce9" + "x" * 400).train()
     assert len(stored(reporter).info.run_name) == 250
+    assert stored(reporter).info.run_name.startswith("caf?xxx")
+    assert len(tags(reporter)["trackside.command"]) == 5000
+
+
+def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_run(loop, new, monkeypatch):
+    from mlflow import MlflowClient
+
+    reporter = new(tags={"team": "vision"})
+    training = loop(reporter)
+    monkeypatch.setattr(MlflowClient, "log_batch", refuse_once(MlflowClient.log_batch))
+    start = reporter.start
+
+    def start_twice(run):
+        with pytest.raises(ConnectionError):
+            start(run)
+        return start(run)
+
+    monkeypatch.setattr(reporter, "start", start_twice)
+    begin(training)
+    assert len(store().runs) == 1
+    assert tags(reporter)["team"] == "vision"
+
+
+def refuse_once(method):
+    calls = []
+
+    def call(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise ConnectionError
+        return method(*arguments, **options)
+
+    return call
 
 
 # ---- experiments ----------------------------------------------------------------------------------------------------
@@ -452,6 +486,26 @@ def test_the_active_run_of_another_thread_is_not_touched(loop, new):
     with mlflow.start_run() as mine:
         reporter.close()
         assert mlflow.active_run() is mine
+
+
+def test_a_run_that_its_user_has_ended_himself_is_ended_once_more_with_its_true_status(loop, new):
+    reporter = new()
+    training = loop(reporter)
+    begin(training)
+    import mlflow
+
+    mlflow.end_run()
+    log(training, 1, loss=0.5)
+    training.fire("on_exception", exception=RuntimeError())
+    assert [metric.value for metric in stored(reporter).data.metrics if metric.key == "loss"] == [0.5]
+    assert stored(reporter).info.status == "FAILED"
+
+
+def test_a_run_that_has_not_started_yet_is_not_missed_at_its_end(loop, new, caplog):
+    reporter = new()
+    reporter.attach()
+    reporter.detach()
+    assert not caplog.records
 
 
 def test_a_run_in_another_store_is_not_made_active_where_a_users_calls_would_not_find_it(loop, new):

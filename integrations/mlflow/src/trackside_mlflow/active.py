@@ -23,23 +23,25 @@ def run_of_user() -> OpenRun | None:
     return OpenRun(active.info.run_id, active.info.experiment_id, mlflow.get_tracking_uri())
 
 
-def make_active(run: Any, tracking_uri: str) -> None:
-    """Let `mlflow.active_run()` be `run` in this thread, unless it is another or would look in another store.
+def make_active(run: Any, tracking_uri: str) -> Any:
+    """Let `mlflow.active_run()` be `run` in this thread, unless there is one, or a user's calls would look elsewhere.
 
-    `mlflow.start_run(run_id=...)` asks the server three times; what it then does is this.
+    Returns what `make_inactive` takes. `mlflow.start_run(run_id=...)` asks the server three times, and then does this.
     """
     import mlflow
     from mlflow.tracking import fluent
 
-    if mlflow.active_run() is None and mlflow.get_tracking_uri() == tracking_uri:
-        active: Any = mlflow.ActiveRun(run)
-        active.is_reported = True
-        fluent._active_run_stack.get().append(active)
+    if mlflow.active_run() is not None or mlflow.get_tracking_uri() != tracking_uri:
+        return None
+    active: Any = mlflow.ActiveRun(run)
+    active.is_reported = True
+    fluent._active_run_stack.get().append(active)
+    return active
 
 
-def make_inactive(run_id: str) -> None:
-    """Undo `make_active` without ending the run. A user may have done so himself."""
+def make_inactive(active: Any) -> None:
+    """Undo `make_active` in its thread, without ending the run; a user may have done so himself."""
     from mlflow.tracking import fluent
 
     stack = fluent._active_run_stack.get()
-    stack[:] = [run for run in stack if not (hasattr(run, "is_reported") and run.info.run_id == run_id)]
+    stack[:] = [other for other in stack if other is not active]

@@ -14,8 +14,10 @@ from typing import Any
 from trackside import Run
 from trackside.mapping import chunks, cut
 from trackside.values import redact
+from trackside_mlflow.plain import encodable
 
 LONGEST_NAME = 250
+LONGEST_TAG = 5000  # what every server takes; newer ones take 8000
 LONG_PARAM = 500  # characters, of which one may take 12 bytes in a request
 LOCK_SECONDS = 60
 
@@ -61,8 +63,9 @@ class Client:
         """A new run, which says of itself what one of the fluent API does: user, script and commit."""
         from mlflow.tracking.context.registry import resolve_tags
 
-        name, start = cut(run.name, LONGEST_NAME), round(run.time * 1000)
-        return self.create_run(experiment_id, start_time=start, tags=resolve_tags(tags), run_name=name)
+        name, start = cut(encodable(run.name), LONGEST_NAME), round(run.time * 1000)
+        texts = {key: cut(encodable(text), LONGEST_TAG) for key, text in resolve_tags(tags).items()}
+        return self.create_run(experiment_id, start_time=start, tags=texts, run_name=name)
 
     def find_run(self, run_id: str) -> Any:
         """A run, or None if there is none of that id, or it was deleted."""

@@ -40,6 +40,7 @@ class MLflowCallback(Reporter):
     disabled: bool = env("DISABLE_MLFLOW_INTEGRATION", False)
 
     _open_run: OpenRun | None = None
+    _active_run: Any = None
     _shown_by: str | None = None
 
     def configured(self) -> Configured:
@@ -52,11 +53,11 @@ class MLflowCallback(Reporter):
     def start(self, run: Run) -> str:
         self._about, self._client = run, Client(self.tracking_uri)
         users = self._open_run if self._open_run and self._open_run.tracking_uri == self._client.tracking_uri else None
-        wanted = run.tracker_id
+        wanted = self.tracker_id or run.tracker_id
         if self.tracker_id is None and users is not None and not self._is_another(run, users):
             self.adopted, wanted = True, users.id
         self.run = (wanted and self._continue(wanted)) or self._create(run, users)
-        self.tracker_id = self._id = str(self.run.info.run_id)  # known already if what follows fails and is tried again
+        self.tracker_id = self._id = str(self.run.info.run_id)  # if what follows fails, the next try continues it
         self._params = dict(self.run.data.params)
         self._tags = Tags(self._client, self.run)
         self._shown_by = self._client.shown_by(self.run)
@@ -113,10 +114,11 @@ class MLflowCallback(Reporter):
 
     def attach(self) -> None:
         if self.run is not None:
-            make_active(self.run, self._client.tracking_uri)
+            self._active_run = make_active(self.run, self._client.tracking_uri)
 
     def detach(self) -> None:
-        make_inactive(self._id)
+        if self._active_run is not None:
+            make_inactive(self._active_run)
 
     def where(self) -> str | None:
         return self._shown_by

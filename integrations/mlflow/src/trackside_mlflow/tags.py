@@ -10,12 +10,11 @@ from typing import Any
 from trackside import Limits
 from trackside.mapping import Keys, chunks, cut
 from trackside.values import redact
-from trackside_mlflow.client import Client
+from trackside_mlflow.client import LONGEST_TAG, Client
 from trackside_mlflow.plain import as_path, encodable
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 5000  # what every server takes; newer ones take 8000
 PER_CALL = 100
 LATEST = "; latest: "
 
@@ -34,11 +33,11 @@ class Tags:
 
         texts = {as_path(self._keys(name)): encodable(value) for name, value in redact(tags).items()}
         for name, text in texts.items():
-            if len(text) > LONGEST:
+            if len(text) > LONGEST_TAG:
                 logger.warning("mlflow: the tag %s is cut; it is whole in the artifact tags/%s.txt.", name, name)
                 self._client.log_text(self._run_id, text, f"tags/{name}.txt")
         for chunk in chunks(texts, PER_CALL):
-            sent = [RunTag(name, cut(text, LONGEST)) for name, text in chunk.items()]
+            sent = [RunTag(name, cut(text, LONGEST_TAG)) for name, text in chunk.items()]
             self._client.log_batch(self._run_id, tags=sent, synchronous=True)
         self._texts |= texts
 

@@ -49,6 +49,9 @@ class MlflowClient:
         for key, value in (tags or {}).items():
             check_name(key)
             check_text(value)
+            if len(value) > 5000:
+                refuse(f"the tag {key} had length {len(value)}, which exceeded the limit of 5000")
+        check_text(run_name)
         if len(run_name) > 250:
             refuse("Data too long for column 'name'")
         info = RunInfo(uuid.uuid4().hex, experiment_id, start_time, run_name)
