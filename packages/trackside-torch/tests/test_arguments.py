@@ -1,4 +1,5 @@
 import json
+from dataclasses import dataclass
 from enum import Enum
 
 import pytest
@@ -70,6 +71,34 @@ def test_what_cannot_work_is_refused_with_one_sentence_that_says_what_to_type(op
 )
 def test_what_transformers_accepts_is_accepted(options):
     TrainingArguments("out", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"learning_rat": 1e-3}, "learning_rat (did you mean learning_rate?)"),
+        ({"epochs": 3, "num_epochs": 3}, "epochs (did you mean num_train_epochs?), num_epochs (did you mean num_train"),
+        ({"batch_size": 8}, "did you mean per_device_train_batch_size?"),
+        ({"evaluation_strategy": "epoch"}, "type eval_strategy"),
+        ({"logging_dir": "runs"}, 'type report_to={"tensorboard": {"logging_dir": ...}}'),
+        ({"optim": "sgd", "no_cuda": True}, "optim (pass optimizers=(optimizer, None) to the Trainer), no_cuda (type"),
+        ({"overwrite_output_dir": True}, "leave it out"),
+    ],
+)
+def test_an_argument_that_is_not_there_is_refused_with_what_to_type_instead(options, advice):
+    with pytest.raises(TypeError, match="TrainingArguments has no argument") as refusal:
+        TrainingArguments("out", **options)
+    assert advice in str(refusal.value)
+
+
+def test_arguments_of_ones_own_may_be_added_in_a_subclass():
+    @dataclass
+    class Own(TrainingArguments):
+        temperature: float = 1.0
+
+    assert Own(temperature=2.0).temperature == 2.0
+    with pytest.raises(TypeError, match=r"Own has no argument temprature \(did you mean temperature\?\)"):
+        Own(temprature=2.0)
 
 
 def test_an_enum_means_its_value():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
+from trackside.spelling import ChecksArguments
 from trackside.values import describe
 from trackside_torch.processes import Processes
 from trackside_torch.schedules import SCHEDULES
@@ -17,14 +19,31 @@ from trackside_torch.schedules import SCHEDULES
 INTERVALS = ("no", "steps", "epoch")
 SAVE_INTERVALS = (*INTERVALS, "best")
 
+# What users of `transformers` and of other trainers type, and what to type here.
+INSTEAD = {
+    "do_eval": "call evaluate()",
+    "do_predict": "call predict(...)",
+    "do_train": "call train()",
+    "evaluation_strategy": "type eval_strategy",
+    "gradient_checkpointing": "switch it on in the model",
+    "logging_dir": 'type report_to={"tensorboard": {"logging_dir": ...}}',
+    "lr": "type learning_rate",
+    "lr_scheduler_kwargs": "pass optimizers=(optimizer, schedule) to the Trainer",
+    "no_cuda": "type use_cpu=True",
+    "optim": "pass optimizers=(optimizer, None) to the Trainer",
+    "resume_from_checkpoint": "call train(resume_from_checkpoint=...)",
+}
+
 
 @dataclass
-class TrainingArguments:
+class TrainingArguments(ChecksArguments):
     """Everything a `Trainer` can be told; wrong values and those that do not fit together are refused at once.
 
     Steps are optimizer steps. `logging_steps`, `eval_steps` and `save_steps` below 1 are a part of all steps, and so
     are `warmup_steps`. Strategies are `"no"`, `"steps"` or `"epoch"`, and for saving also `"best"`.
     """
+
+    instead: ClassVar[Mapping[str, str]] = INSTEAD
 
     output_dir: str = "trainer_output"
 
