@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trackside.callbacks import TrainerCallback
+from trackside.spelling import ChecksArguments
 from trackside.state import ExportableState, TrainerControl, TrainerState
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class DefaultFlowCallback(TrainerCallback):
             control.should_save = True
 
 
-class EarlyStoppingCallback(TrainerCallback, ExportableState):
+class EarlyStoppingCallback(ChecksArguments, TrainerCallback, ExportableState):
     """Stops training after `early_stopping_patience` evaluations in a row without a better metric.
 
     Better means: better than `state.best_metric` by more than `early_stopping_threshold`; where a loop keeps no best

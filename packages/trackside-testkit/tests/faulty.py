@@ -434,6 +434,12 @@ class WritesTheArgumentsToAFile(InMemoryReporter):
 
 
 @breaks("test_no_secret_reaches_the_tracker_a_file_or_the_console")
+class NamesAFileLikeTheRun(InMemoryReporter):
+    def setup(self, args, state, model, **kwargs):
+        Path(str(args.run_name)).touch()
+
+
+@breaks("test_no_secret_reaches_the_tracker_a_file_or_the_console")
 class SaysWhatHasFailed(InMemoryReporter):
     def on_exception(self, *args, exception=None, **kwargs):
         super().on_exception(*args, exception=exception, **kwargs)

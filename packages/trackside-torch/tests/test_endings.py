@@ -139,6 +139,16 @@ def test_a_trainer_without_a_model_says_so():
 
 
 @pytest.mark.parametrize(
+    ("name", "advice"),
+    [("train_datasets", "did you mean train_dataset?"), ("tokenizer", "type processing_class")],
+)
+def test_a_trainer_says_what_was_meant_by_an_argument_that_it_does_not_take(name, advice):
+    with pytest.raises(TypeError) as refusal:
+        Trainer(Net(), **{name: None})
+    assert str(refusal.value) == f"Trainer has no argument {name} ({advice})."
+
+
+@pytest.mark.parametrize(
     ("data", "options", "sentence"),
     [
         ([], {}, "yield no batch: there are 0 items for batches of 8 on 1 processes"),

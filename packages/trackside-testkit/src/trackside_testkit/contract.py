@@ -520,11 +520,18 @@ class ReporterContract(Workbench):
             "comment": f"the key is {secret['variable']}",
         }
         model = FakeModel(FakeConfig(auth_token=secret["config"]))
-        loop = self.loop(reporter, model=model, hub_token=secret["hub_token"], lr_scheduler_kwargs=nested)
+        loop = self.loop(
+            reporter,
+            model=model,
+            run_name=f"try {secret['text']}",
+            hub_token=secret["hub_token"],
+            lr_scheduler_kwargs=nested,
+        )
         loop.fire("on_train_begin")
         loop.state.global_step = 1
         loop.log({"note": f"cloned with {secret['text']} and {secret['variable']}", "loss": 0.5})
         loop.log({"header": f"Authorization: Bearer {secret['bearer']}", "git": nested["endpoint"]})
+        loop.log({f"loss of {secret['text']}": 0.5, "api_key": {"openai": secret["api_key"]}})
         self.let_fail(reporter, "log_points", monkeypatch, RuntimeError(f"401 for {secret['hub_token']}"))
         loop.log({"loss": 0.25})
         loop.save()

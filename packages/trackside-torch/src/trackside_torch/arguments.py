@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import torch
 
+from trackside.spelling import ChecksArguments
 from trackside.values import describe
 from trackside_torch.processes import Processes
 from trackside_torch.schedules import SCHEDULES
@@ -17,14 +21,31 @@ from trackside_torch.schedules import SCHEDULES
 INTERVALS = ("no", "steps", "epoch")
 SAVE_INTERVALS = (*INTERVALS, "best")
 
+# What users of `transformers` and of other trainers type, and what to type here.
+INSTEAD = {
+    "do_eval": "call evaluate()",
+    "do_predict": "call predict(...)",
+    "do_train": "call train()",
+    "evaluation_strategy": "type eval_strategy",
+    "gradient_checkpointing": "switch it on in the model",
+    "logging_dir": 'type report_to={"tensorboard": {"logging_dir": ...}}',
+    "lr": "type learning_rate",
+    "lr_scheduler_kwargs": "pass optimizers=(optimizer, schedule) to the Trainer",
+    "no_cuda": "type use_cpu=True",
+    "optim": "pass optimizers=(optimizer, None) to the Trainer",
+    "resume_from_checkpoint": "call train(resume_from_checkpoint=...)",
+}
+
 
 @dataclass
-class TrainingArguments:
+class TrainingArguments(ChecksArguments):
     """Everything a `Trainer` can be told; wrong values and those that do not fit together are refused at once.
 
     Steps are optimizer steps. `logging_steps`, `eval_steps` and `save_steps` below 1 are a part of all steps, and so
     are `warmup_steps`. Strategies are `"no"`, `"steps"` or `"epoch"`, and for saving also `"best"`.
     """
+
+    instead: ClassVar[Mapping[str, str]] = INSTEAD
 
     output_dir: str = "trainer_output"
 
@@ -105,13 +126,32 @@ class TrainingArguments:
     """Seconds that processes wait for each other."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         self._normalize()
         self._check_choices()
         self._check_numbers()
         self._check_intervals()
         self._check_best_model()
 
+    def _check_types(self) -> None:
+        """Each number and each switch is one; a number of things may be given as 2.0, and is 2."""
+        for spec in dataclasses.fields(TrainingArguments):
+            value, kinds = getattr(self, spec.name), str(spec.type).split(" | ")
+            if value is None and ("None" in kinds or "bool" in kinds):
+                continue
+            fault = _fault(value, kinds, spec.default)
+            if fault is not None:
+                raise ValueError(f"{spec.name}={value!r} is {fault}.")
+            if "int" in kinds:
+                setattr(self, spec.name, int(value))
+        if isinstance(self.label_names, str):
+            raise ValueError(f"label_names={self.label_names!r} is no list; type [{self.label_names!r}].")
+        folder: Any = self.output_dir
+        if not isinstance(folder, (str, os.PathLike)):
+            raise ValueError(f"output_dir={folder!r} is no folder; type a path.")
+
     def _normalize(self) -> None:
+        self.output_dir = os.path.expanduser(self.output_dir)
         for name in ("logging_strategy", "eval_strategy", "save_strategy", "lr_scheduler_type"):
             value = getattr(self, name)
             setattr(self, name, value.value if isinstance(value, Enum) else value)
@@ -224,6 +264,27 @@ class TrainingArguments:
     def to_dict(self) -> dict[str, Any]:
         """All arguments as plain data."""
         return {spec.name: describe(getattr(self, spec.name)) for spec in dataclasses.fields(self)}
+
+
+def _fault(value: Any, kinds: list[str], default: Any) -> str | None:
+    """Why `value` is of none of the kinds, and what to type; None if it is of one."""
+    is_number = isinstance(value, Real)
+    if "float" in kinds and not is_number:
+        return f"no number; type {_spelled(value, float) or f'one, such as {default}'}"
+    if "int" in kinds and not (is_number and value % 1 == 0):
+        return f"no whole number; type {_spelled(value, round) or f'one, such as {default}'}"
+    if "bool" in kinds and isinstance(value, str):
+        return "text; type True or False"
+    return None
+
+
+def _spelled(value: Any, convert: Callable[[float], Any]) -> str | None:
+    """The number that was meant, as YAML understands it too: 5.0e-05, not 5e-05, which is text there."""
+    try:
+        number = repr(convert(float(value)))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if "." in number else number.replace("e", ".0e")
 
 
 def _is_multiple(steps: float, of: float) -> bool:

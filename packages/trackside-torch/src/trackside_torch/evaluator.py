@@ -17,6 +17,7 @@ from trackside.callbacks import CallbackHandler, TrainerCallback
 from trackside.console import PrinterCallback, ProgressCallback
 from trackside.flow import DefaultFlowCallback
 from trackside.registry import resolve
+from trackside.spelling import ChecksArguments
 from trackside.state import TrainerControl, TrainerState
 from trackside.values import describe
 from trackside_torch.arguments import TrainingArguments
@@ -26,7 +27,7 @@ from trackside_torch.processes import Processes
 from trackside_torch.randomness import set_seed
 
 
-class Evaluator:
+class Evaluator(ChecksArguments):
     """The part of a `Trainer` that its training builds on."""
 
     def __init__(

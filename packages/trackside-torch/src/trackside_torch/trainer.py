@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -52,9 +52,16 @@ class Trainer(Evaluator):
         processing_class: tokenizer or the like, handed to the callbacks and saved beside the model.
         compute_metrics: the metrics of an `EvalPrediction`, as a dict.
         callbacks: classes or instances, told after the default flow and the reporters.
-        optimizers: an optimizer and a schedule to use instead of AdamW and `lr_scheduler_type`; either may be None.
+        optimizers: an optimizer and a schedule to use instead of AdamW and `lr_scheduler_type`; the schedule may be
+            None.
         preprocess_logits_for_metrics: `(logits, labels) -> logits`, what to keep of each batch for the metrics.
     """
+
+    instead: ClassVar[Mapping[str, str]] = {
+        "compute_loss_func": "override compute_loss",
+        "model_init": "pass model=...",
+        "tokenizer": "type processing_class",
+    }
 
     def __init__(
         self,
