@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 import time
@@ -11,8 +12,10 @@ from typing import Any
 
 from trackside import Run, Status
 from trackside.delivery import FAILED, Call, Delivery, reason_of
+from trackside.records import Record
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Reader
+from trackside_spool.snapshots import snapshot_of
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +133,10 @@ class Courier(threading.Thread):
             is_last = self._closing.is_set()  # asked before reading: what is told before it is read below
             records = self._reader.read(BATCH, self._limit())
             if records:
-                self._deliver_batch([record for number, record in records if number not in self._left_out])
+                mine = [
+                    self._with_snapshot(number, record) for number, record in records if number not in self._left_out
+                ]
+                self._deliver_batch(mine)
                 self.tracker.sent = self._reader.number
                 self._folder.keep(self.tracker)
             elif is_last:
@@ -140,7 +146,14 @@ class Courier(threading.Thread):
             if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
                 self._flush()
 
-    def _deliver_batch(self, records: list[Any]) -> None:
+    def _with_snapshot(self, number: int, record: Record) -> Record:
+        """A record whose artifact is read from its snapshot, as long as there is one."""
+        if record.artifact is None:
+            return record
+        path = snapshot_of(record.artifact, number, self._folder.artifacts)
+        return record._replace(artifact=record.artifact._replace(path=str(path))) if path.exists() else record
+
+    def _deliver_batch(self, records: list[Record]) -> None:
         begin = time.thread_time()
         for call in self.delivery.calls(records):
             self._make(call)
@@ -149,6 +162,9 @@ class Courier(threading.Thread):
             self._closing.wait(BUDGET.pause())
 
     def _make(self, call: Call) -> None:
+        if call.operation == "log_artifact" and not os.path.exists(call.arguments[0].path):
+            self.delivery.warn_once("gone", "%s: %s is gone.", self.tracker.key, call.arguments[0].name)
+            return
         error = self._persist(call.operation, lambda: getattr(self._reporter, call.operation)(*call.arguments))
         if error is None:
             self.delivery.note_success(call)

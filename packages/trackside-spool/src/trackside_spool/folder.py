@@ -50,11 +50,12 @@ class Tracker:
 
 
 class RunFolder:
-    """`<output_dir>/_trackside/<run>/`: `journal.jsonl`, `lock`, and `<tracker>.json` for each tracker."""
+    """`<output_dir>/_trackside/<run>/`: `journal.jsonl`, `lock`, `artifacts`, and `<tracker>.json` for each tracker."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / NAME
+        self.artifacts = path / "artifacts"
         self._lock: int | None = None
 
     @classmethod

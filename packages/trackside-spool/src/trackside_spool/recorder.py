@@ -20,6 +20,7 @@ from trackside.values import REDACTED, describe, redact, scalar
 from trackside_spool.courier import Courier
 from trackside_spool.folder import InUseError, RunFolder, Tracker
 from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode
+from trackside_spool.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class SpoolRecorder(Recorder):
         self._couriers: dict[str, Courier] = {}
         self._unfinished: list[Courier] = []
         self._left_out: dict[str, set[int]] = {}
+        self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
         self._numeric: set[type] = {int, float, bool}
         self._last_log = (-1, b"{}")
 
@@ -101,6 +103,7 @@ class SpoolRecorder(Recorder):
         finally:
             self._unfinished = [one for one in [*self._unfinished, courier] if not one.has_ended.is_set()]
             self._say_owed(courier)
+            self._snapshots.tidy()
             if not self._couriers and not self._unfinished:
                 self._folder.unlock()
 
@@ -180,6 +183,8 @@ class SpoolRecorder(Recorder):
         step, body = self._last_log
         if kind == "evaluate" and step == state.global_step:
             self._logged = (step, orjson.loads(body))
+        if artifact is not None and self._couriers_of_files():
+            self._snapshots.take(artifact, self._count)
         plain = self._snapshot(kind, values, state.global_step)
         if kind == "log":
             self._last_log = (state.global_step, encode(plain))
@@ -195,6 +200,14 @@ class SpoolRecorder(Recorder):
         if status is not None:
             entry["status"] = status
         return encode(entry)
+
+    def _couriers_of_files(self) -> list[Courier]:
+        couriers = [*self._couriers.values(), *self._unfinished]
+        return [courier for courier in couriers if courier.delivery.reporter.has("log_artifact")]
+
+    def _is_delivered(self, number: int) -> bool:
+        """Whether all who take files have got that of a record."""
+        return all(courier.tracker.sent > number for courier in self._couriers_of_files())
 
     def _pass_over(self, session: Session, numbers: range) -> None:
         self._left_out.setdefault(session.key, set()).update(numbers)
