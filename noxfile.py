@@ -23,7 +23,7 @@ nox.options.error_on_missing_interpreters = False  # not on CI either: the core 
 
 ROOT = Path(__file__).parent
 CORE_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
-SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels"]
+SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels", "tests/faults"]
 # An environment sees what was installed into it, and nothing that a developer's shell adds.
 ENVIRONMENT = {"PYTHONPATH": None, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".nox/hypothesis")}
 
@@ -158,6 +158,14 @@ def parity(session: nox.Session) -> None:
     """Run our callbacks inside `transformers.Trainer`, and theirs inside ours."""
     install(session, group("parity"))
     pytest(session, "tests/parity")
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Break things on purpose: kill trainings, take servers away. In a short form on CI."""
+    install(session, group("faults"))
+    os.environ.setdefault("TRACKSIDE_KILLS", "5" if os.environ.get("CI") else "100")
+    pytest(session, "tests/faults", "-n", "2")
 
 
 @nox.session

@@ -395,9 +395,11 @@ class Reporter(TrainerCallback, ABC):
 
     def is_passing(self, error: Exception) -> bool:
         """Whether what an operation has raised is a trouble of the moment, so that trying again may help."""
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if isinstance(status, int):
+        status = getattr(getattr(error, "response", None), "status_code", getattr(error, "code", None))
+        if isinstance(status, int):  # of requests and httpx, or of urllib
             return status == 429 or status >= 500
+        if type(error).__module__ == "http.client":  # an answer that broke off
+            return True
         return isinstance(error, OSError) and error.filename is None and error.errno not in _OF_DISKS  # of a network
 
     # ---- copies -----------------------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ def _error_of(attempt: Callable[[], None]) -> Exception | None:
 
 def _retry_after(error: Exception) -> float | None:
     """The seconds that a server has asked to be left alone for, as the HTTP libraries show it."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers = getattr(getattr(error, "response", error), "headers", None) or {}
     try:
         return min(float(headers.get("Retry-After", "")), 10 * LONGEST_PAUSE)
     except ValueError:
