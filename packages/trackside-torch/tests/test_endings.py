@@ -174,6 +174,12 @@ def test_what_cannot_work_is_known_when_the_trainer_is_made_and_leaves_no_folder
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("callbacks", ["tensorboard", ["tensorboard"]])
+def test_a_tracker_among_the_callbacks_is_told_where_it_belongs(callbacks):
+    with pytest.raises(TypeError, match='type report_to="tensorboard"'):
+        Trainer(Net(), callbacks=callbacks)
+
+
 def test_a_trainer_without_a_model_says_so():
     with pytest.raises(ValueError, match=r"needs a model; pass model=\.\.\."):
         Trainer()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from trackside.callbacks import CallbackHandler, TrainerCallback
+from trackside.callbacks import CallbackHandler, TrainerCallback, listed
 from trackside.console import PrinterCallback, ProgressCallback
 from trackside.flow import DefaultFlowCallback
 from trackside.registry import resolve
@@ -64,12 +64,12 @@ class Evaluator(ChecksArguments):
         self._has_warned_of_metrics = False
         self.label_names = args.label_names or [name for name in self._forward_names if "label" in name] or ["labels"]
 
-        self.callback_handler = CallbackHandler(self._all_callbacks(callbacks or ()), self.model, processing_class)
+        own_callbacks = [] if callbacks is None else listed(callbacks)
+        self.callback_handler = CallbackHandler(self._all_callbacks(own_callbacks), self.model, processing_class)
         self.control = TrainerControl()
         self.state = self._new_state()
 
-    def _all_callbacks(self, own: Iterable[Any]) -> list[Any]:
-        own = list(own)
+    def _all_callbacks(self, own: list[Any]) -> list[Any]:
         given = {callback if isinstance(callback, type) else type(callback) for callback in own}
         reporters = [reporter for reporter in resolve(self.args.report_to) if type(reporter) not in given]
         console = PrinterCallback if self.args.disable_tqdm else ProgressCallback
