@@ -141,6 +141,41 @@ def test_an_event_that_is_not_in_the_protocol_can_be_fired(fire):
 
 
 @pytest.mark.parametrize(
+    ("callbacks", "sentence"),
+    [
+        (["tensorboard"], "'tensorboard' is no callback; type report_to=\"tensorboard\" to report to a tracker."),
+        ("tensorboard", "'tensorboard' is no callback; type report_to=\"tensorboard\" to report to a tracker."),
+        (Listening(), "callbacks takes a list, not Listening alone; type callbacks=[...]."),
+        (Listening, "callbacks takes a list, not Listening alone; type callbacks=[...]."),
+        ([{"on": "step"}], "{'on': 'step'} is no callback; give it a method of the name of an event"),
+        ([None], "None is no callback"),
+    ],
+)
+def test_what_is_no_list_of_callbacks_is_refused_with_what_to_type(callbacks, sentence):
+    with pytest.raises(TypeError) as refusal:
+        CallbackHandler(callbacks)
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("on_step_ended", "on_step_end"), ("on_epoch_start", "on_epoch_begin"), ("on_logs", "on_log")]
+)
+@pytest.mark.parametrize("base", [TrainerCallback, Listening])
+def test_a_method_that_is_named_almost_like_an_event_is_warned_of(base, typed, meant, caplog):
+    handler_of(type("Mine", (base,), {typed: lambda self, *args, **kwargs: None}))
+    assert caplog.messages == [f"Mine.{typed} is no event of a training; did you mean {meant}?"]
+
+
+def test_events_of_ones_own_and_attributes_are_no_typing_errors(caplog):
+    class Own(TrainerCallback):
+        on_logs = 3
+        on_rollout = on_gpu_idle = TrainerCallback.on_step_end
+
+    handler_of(Own)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda handler, new: handler.add_callback(new),

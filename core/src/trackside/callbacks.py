@@ -112,7 +112,7 @@ class CallbackHandler(TrainerCallback):
         self.lr_scheduler = lr_scheduler
         self.train_dataloader: Any = None
         self.eval_dataloader: Any = None
-        for callback in callbacks:
+        for callback in listed(callbacks):
             self.add_callback(callback)
         if not any(_is_default_flow(callback) for callback in self.callbacks):
             logger.warning(
@@ -159,6 +159,7 @@ class CallbackHandler(TrainerCallback):
     def add_callback(self, callback: Any) -> None:
         """Add a callback, or make one of a class; a second one of a class is added with a warning."""
         added = callback() if isinstance(callback, type) else callback
+        _check_events(added)
         if any(type(other) is type(added) for other in self.callbacks):
             logger.warning("There is a %s among the callbacks already; now there are two.", type(added).__name__)
         self.callbacks.append(added)
@@ -259,6 +260,31 @@ class CallbackHandler(TrainerCallback):
         for listener in listeners:
             control = listener(args, state, control, **keywords) or control
         return control
+
+
+def listed(callbacks: Any) -> list[Any]:
+    """The callbacks that were passed, as a list; a TypeError if it is a single one."""
+    if isinstance(callbacks, str):
+        return [callbacks]
+    if isinstance(callbacks, type) or not isinstance(callbacks, Iterable):
+        name = callbacks.__name__ if isinstance(callbacks, type) else type(callbacks).__name__
+        raise TypeError(f"callbacks takes a list, not {name} alone; type callbacks=[...].")
+    return list(callbacks)
+
+
+def _check_events(callback: Any) -> None:
+    """Refuse what listens to nothing, and warn of a method that is named almost like an event."""
+    if isinstance(callback, str):
+        raise TypeError(f'{callback!r} is no callback; type report_to="{callback}" to report to a tracker.')
+    own = {name for name in dir(callback) if name.startswith("on_")}
+    if not own and not any(hasattr(callback, event) for event in EVENTS):
+        raise TypeError(f"{callback!r} is no callback; give it a method of the name of an event, such as on_step_end.")
+    for name in sorted(own.difference(EVENTS)):
+        from trackside.spelling import closest
+
+        meant = closest(name.replace("_start", "_begin"), EVENTS)
+        if meant is not None and callable(getattr(callback, name)):
+            logger.warning("%s.%s is no event of a training; did you mean %s?", type(callback).__name__, name, meant)
 
 
 @contextmanager

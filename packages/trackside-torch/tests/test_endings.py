@@ -1,8 +1,10 @@
 import multiprocessing
 
 import pytest
+import torch
 from tiny import At, Items, Net, Told, make_trainer, raiser
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from trackside_torch import Trainer
 
@@ -97,9 +99,29 @@ class NoLoss(nn.Module):
         return {"logits": self.layer(x), "hidden": x}
 
 
+class Positional(NoLoss):
+    def forward(self, features, labels):
+        return (self.layer(features) - labels).mean()
+
+
 class Bare(NoLoss):
     def forward(self, x, labels=None):
         return self.layer(x)
+
+
+class Unlabelled(NoLoss):
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Renamed(NoLoss):
+    def forward(self, a, labels=None):
+        return self.layer(a)
+
+
+class Broken(NoLoss):
+    def forward(self, x, labels=None):
+        return self.layer(x, 1)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +129,33 @@ class Bare(NoLoss):
     [
         (
             NoLoss,
-            "NoLoss returned no loss but logits, hidden when it was given x, labels; return it under the key 'loss'",
+            "NoLoss returned no loss but logits, hidden when it was given x, labels of a batch of x, labels; return it",
         ),
         (Bare, "Bare returned no loss but Tensor when it was given x, labels"),
+        (Unlabelled, "Unlabelled returned no loss but Tensor when it was given x of a batch of x, labels; return"),
     ],
 )
 def test_a_model_that_returns_no_loss_is_told_what_it_returned_and_was_given(model, sentence):
     with pytest.raises(ValueError, match=sentence):
         make_trainer(model).train()
+
+
+@pytest.mark.parametrize("data", [Items(8), [{"x": item["x"]} for item in Items(8)]])
+def test_a_batch_that_does_not_fit_the_model_is_shown_beside_what_it_takes(data):
+    trainer = make_trainer(Renamed(), data, data)
+    for run in (trainer.train, trainer.evaluate):
+        with pytest.raises(TypeError, match=r"Renamed\.forward takes a, labels, the batch has x.*; call them the same"):
+            run()
+
+
+def test_a_batch_of_too_few_values_is_counted():
+    with pytest.raises(TypeError, match="forward takes features, labels, the batch has 1 values"):
+        make_trainer(Positional(), TensorDataset(torch.randn(8, 3))).train()
+
+
+def test_an_error_in_the_model_itself_stays_what_it_is():
+    with pytest.raises(TypeError, match="positional argument"):
+        make_trainer(Broken()).train()
 
 
 @pytest.mark.parametrize(
@@ -131,6 +172,12 @@ def test_what_cannot_work_is_known_when_the_trainer_is_made_and_leaves_no_folder
     with pytest.raises(ValueError, match=sentence):
         make_trainer(**options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("callbacks", ["tensorboard", ["tensorboard"]])
+def test_a_tracker_among_the_callbacks_is_told_where_it_belongs(callbacks):
+    with pytest.raises(TypeError, match='type report_to="tensorboard"'):
+        Trainer(Net(), callbacks=callbacks)
 
 
 def test_a_trainer_without_a_model_says_so():

@@ -105,6 +105,45 @@ def test_an_evaluation_without_metrics_keeps_no_predictions():
     assert "eval_loss" in make_trainer(cls=Watched, evaluation=Items(8)).evaluate()
 
 
+def test_metrics_that_cannot_be_computed_are_named_once_with_what_is_missing(caplog):
+    trainer = make_trainer(evaluation=Items(8), label_names=["lab"], compute_metrics=lambda prediction: {"n": 1})
+    assert "eval_n" not in trainer.evaluate()
+    trainer.evaluate()
+    assert caplog.messages == [
+        "compute_metrics was not called: no labels (lab) in the batch, which has x, labels; set label_names."
+    ]
+
+
+def test_a_model_that_returns_its_loss_alone_is_named_where_metrics_are_wanted(caplog):
+    trainer = make_trainer(Scripted(), evaluation=Losses([1.0] * 8), compute_metrics=lambda prediction: {"n": 1})
+    assert "eval_n" not in trainer.evaluate()
+    assert "Scripted returned nothing but its loss; return logits beside it." in caplog.text
+
+
+def test_metrics_that_nobody_expects_are_not_missed(caplog):
+    unlabelled = [{"x": item["x"]} for item in Items(8)]
+    trainer = make_trainer(evaluation=Items(8), compute_metrics=lambda prediction: {"n": 1}, prediction_loss_only=True)
+    trainer.evaluate()
+    trainer.predict(unlabelled)
+    make_trainer(evaluation=unlabelled).evaluate()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("returned", [0.5, None, [0.5]])
+def test_metrics_without_names_are_refused(returned):
+    trainer = make_trainer(evaluation=Items(8), compute_metrics=lambda prediction: returned)
+    with pytest.raises(TypeError, match=r"compute_metrics returned .*; return a dict, such as {\"accuracy\": 0.5}"):
+        trainer.evaluate()
+
+
+def test_an_evaluation_set_that_is_not_there_is_named_beside_those_that_are():
+    trainer = make_trainer(evaluation={"a": Items(8), "b": Items(4)})
+    with pytest.raises(ValueError, match="There is no evaluation set 'c'; there are a, b"):
+        trainer.evaluate("c")
+    with pytest.raises(ValueError, match="'a'; there are none by name"):
+        make_trainer(evaluation=Items(8)).evaluate("a")
+
+
 def test_several_sets_are_evaluated_under_their_names():
     told = Told()
     trainer = make_trainer(evaluation={"a": Items(8), "b": Items(4)}, callbacks=[told])

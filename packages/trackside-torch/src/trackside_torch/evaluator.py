@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from trackside.callbacks import CallbackHandler, TrainerCallback
+from trackside.callbacks import CallbackHandler, TrainerCallback, listed
 from trackside.console import PrinterCallback, ProgressCallback
 from trackside.flow import DefaultFlowCallback
 from trackside.registry import resolve
@@ -25,6 +26,8 @@ from trackside_torch.data import collate, make_loader, map_tensors, move, size_o
 from trackside_torch.prediction import EvalLoopOutput, EvalPrediction, Gathered, PredictionOutput
 from trackside_torch.processes import Processes
 from trackside_torch.randomness import set_seed
+
+logger = logging.getLogger(__name__)
 
 
 class Evaluator(ChecksArguments):
@@ -57,15 +60,16 @@ class Evaluator(ChecksArguments):
         dtype = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         device_type = self.processes.device.type
         self._autocast = torch.autocast(device_type, dtype=dtype) if dtype else contextlib.nullcontext()
-        self._forward_names, self._takes_any_name = _parameters_of(self.model)
+        self._forward_names, self._needed_names, self._takes_any_name = _parameters_of(self.model)
+        self._has_warned_of_metrics = False
         self.label_names = args.label_names or [name for name in self._forward_names if "label" in name] or ["labels"]
 
-        self.callback_handler = CallbackHandler(self._all_callbacks(callbacks or ()), self.model, processing_class)
+        own_callbacks = [] if callbacks is None else listed(callbacks)
+        self.callback_handler = CallbackHandler(self._all_callbacks(own_callbacks), self.model, processing_class)
         self.control = TrainerControl()
         self.state = self._new_state()
 
-    def _all_callbacks(self, own: Iterable[Any]) -> list[Any]:
-        own = list(own)
+    def _all_callbacks(self, own: list[Any]) -> list[Any]:
         given = {callback if isinstance(callback, type) else type(callback) for callback in own}
         reporters = [reporter for reporter in resolve(self.args.report_to) if type(reporter) not in given]
         console = PrinterCallback if self.args.disable_tqdm else ProgressCallback
@@ -120,13 +124,19 @@ class Evaluator(ChecksArguments):
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
         """A loader of `eval_dataset`, of the one of that name among several, or of the Trainer's own."""
         if isinstance(eval_dataset, str):
-            eval_dataset = self.eval_dataset[eval_dataset]
+            eval_dataset = self._eval_dataset_called(eval_dataset)
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         if dataset is None:
             raise ValueError("There is nothing to evaluate on; pass eval_dataset=... to the Trainer or to evaluate().")
         drop_last = self.args.dataloader_drop_last
         options = self._loader_options()
         return make_loader(dataset, self.args.eval_batch_size, self.processes, drop_last=drop_last, **options)
+
+    def _eval_dataset_called(self, name: str) -> Any:
+        datasets = self.eval_dataset if isinstance(self.eval_dataset, Mapping) else {}
+        if name not in datasets:
+            raise ValueError(f"There is no evaluation set {name!r}; there are {', '.join(datasets) or 'none by name'}.")
+        return datasets[name]
 
     def get_test_dataloader(self, test_dataset: Any) -> DataLoader:
         """A loader of everything in `test_dataset`: predictions are never dropped."""
@@ -166,6 +176,20 @@ class Evaluator(ChecksArguments):
             return named
         return {name: value for name, value in named.items() if name in self._forward_names}
 
+    def _outputs(self, model: nn.Module, inputs: Any) -> Any:
+        """What the model returns for a batch."""
+        arguments = self._arguments(inputs)
+        try:
+            return model(**arguments)
+        except TypeError as error:
+            surplus = not self._takes_any_name and not self._forward_names.keys() >= arguments.keys()
+            if surplus or not arguments.keys() >= self._needed_names:
+                raise TypeError(
+                    f"{type(self.model).__name__}.forward takes {', '.join(self._forward_names)}, the batch has "
+                    f"{_contents(inputs)}; call them the same, or override compute_loss."
+                ) from error
+            raise
+
     def _labels_of(self, inputs: Any) -> Any:
         """The labels in a batch, None without; the last of a tuple where `forward` has no name for them."""
         named = self._named(inputs)
@@ -184,15 +208,14 @@ class Evaluator(ChecksArguments):
 
         `num_items_in_batch` is there for overriders that know it from `transformers`; it is None.
         """
-        arguments = self._arguments(inputs)
-        outputs = model(**arguments)
+        outputs = self._outputs(model, inputs)
         loss = _loss_of(outputs)
         if loss is None:
-            given = ", ".join(arguments)
+            given = ", ".join(self._arguments(inputs))
             returned = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
             raise ValueError(
-                f"{type(self.model).__name__} returned no loss but {returned} when it was given {given}; return it "
-                "under the key 'loss', or override compute_loss."
+                f"{type(self.model).__name__} returned no loss but {returned} when it was given {given} of a batch of "
+                f"{_contents(inputs)}; return it under the key 'loss', or override compute_loss."
             )
         return (loss, outputs) if return_outputs else loss
 
@@ -280,11 +303,33 @@ class Evaluator(ChecksArguments):
         predictions, label_ids = logits.arrays(), labels.arrays()
         metrics: dict[str, Any] = {}
         if self.compute_metrics is not None and predictions is not None and label_ids is not None:
-            metrics = describe(self.compute_metrics(EvalPrediction(predictions, label_ids)))
+            metrics = self._computed_metrics(EvalPrediction(predictions, label_ids))
+        elif self.compute_metrics is not None and description == "evaluation" and not prediction_loss_only:
+            self._warn_of_missing_metrics(inputs, label_ids)
         loss_of_items = losses.arrays()
         if loss_of_items is not None:
             metrics[f"{metric_key_prefix}_loss"] = self._mean_loss(torch.from_numpy(loss_of_items))
         return EvalLoopOutput(predictions, label_ids, _prefixed(metrics, metric_key_prefix), num_samples)
+
+    def _computed_metrics(self, prediction: EvalPrediction) -> dict[str, Any]:
+        assert self.compute_metrics is not None
+        metrics: Any = self.compute_metrics(prediction)
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f'compute_metrics returned {metrics!r}; return a dict, such as {{"accuracy": 0.5}}.')
+        computed: dict[str, Any] = describe(metrics)
+        return computed
+
+    def _warn_of_missing_metrics(self, inputs: Any, label_ids: Any) -> None:
+        """Once, and not for predictions, which often have no labels."""
+        if self._has_warned_of_metrics:
+            return
+        self._has_warned_of_metrics = True
+        if label_ids is None:
+            missing = ", ".join(self.label_names)
+            reason = f"no labels ({missing}) in the batch, which has {_contents(inputs)}; set label_names"
+        else:
+            reason = f"{type(self.model).__name__} returned nothing but its loss; return logits beside it"
+        logger.warning("compute_metrics was not called: %s.", reason)
 
     def _mean_loss(self, losses: torch.Tensor) -> float:
         """The mean over all items, of the finite ones only if there are any and the filter is on."""
@@ -301,7 +346,7 @@ class Evaluator(ChecksArguments):
         labels = self._labels_of(inputs)
         with torch.no_grad(), self._autocast:
             if labels is None:
-                outputs = model(**self._arguments(inputs))
+                outputs = self._outputs(model, inputs)
                 loss = outputs.get("loss") if isinstance(outputs, Mapping) else None
             else:
                 loss, outputs = self.compute_loss(model, inputs, return_outputs=True)
@@ -314,12 +359,21 @@ class Evaluator(ChecksArguments):
         return loss, map_tensors(torch.Tensor.detach, logits), labels
 
 
-def _parameters_of(model: nn.Module) -> tuple[dict[str, None], bool]:
-    """The names of the arguments of `forward`, in order, and whether it takes any others."""
-    kinds = {name: parameter.kind for name, parameter in inspect.signature(model.forward).parameters.items()}
+def _parameters_of(model: nn.Module) -> tuple[dict[str, None], set[str], bool]:
+    """The names of the arguments of `forward` in order, of those that it needs, and whether it takes any others."""
+    parameters = inspect.signature(model.forward).parameters.values()
     unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    names = dict.fromkeys(name for name, kind in kinds.items() if kind not in unnamed)
-    return names, inspect.Parameter.VAR_KEYWORD in kinds.values()
+    named = [parameter for parameter in parameters if parameter.kind not in unnamed]
+    needed = {parameter.name for parameter in named if parameter.default is inspect.Parameter.empty}
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    return dict.fromkeys(parameter.name for parameter in named), needed, takes_any
+
+
+def _contents(inputs: Any) -> str:
+    """What a batch has, for a sentence: its names, or how many values."""
+    if isinstance(inputs, Mapping):
+        return ", ".join(map(str, inputs))
+    return f"{len(inputs) if isinstance(inputs, (tuple, list)) else 1} values"
 
 
 def _loss_of(outputs: Any) -> torch.Tensor | None:
