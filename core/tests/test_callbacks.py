@@ -147,8 +147,8 @@ def test_an_event_that_is_not_in_the_protocol_can_be_fired(fire):
         ("tensorboard", "'tensorboard' is no callback; type report_to=\"tensorboard\" to report to a tracker."),
         (Listening(), "callbacks takes a list, not Listening alone; type callbacks=[...]."),
         (Listening, "callbacks takes a list, not Listening alone; type callbacks=[...]."),
-        ([{"on": "step"}], "{'on': 'step'} is no callback; give it a method of the name of an event"),
-        ([None], "None is no callback"),
+        ([{"on": "step"}], "A dict is no callback; give it a method of the name of an event"),
+        ([None], "A NoneType is no callback"),
     ],
 )
 def test_what_is_no_list_of_callbacks_is_refused_with_what_to_type(callbacks, sentence):

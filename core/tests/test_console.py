@@ -49,6 +49,29 @@ def test_a_log_shows_no_secret():
     assert format_logs(logs, TrainerState()) == "step 0  note login ***  api_key ***  loss of *** 1"
 
 
+def test_the_line_of_an_evaluation_leaves_out_how_fast_it_was():
+    logs = {"eval_loss": 0.5, "eval_runtime": 1.0, "eval_a_samples_per_second": 2.0, "eval_tokens_per_second": 3.0}
+    state = TrainerState(global_step=20, max_steps=900)
+    assert format_logs(logs, state) == "step 20/900  eval_loss 0.5  eval_tokens_per_second 3"
+    assert format_logs({"train_runtime": 1.0, "runtime": 2.0}, state) == "step 20/900  train_runtime 1  runtime 2"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (31174.2, "31,174"),
+        (9999.7, "10,000"),
+        (-123456789.0, "-123,456,789"),
+        (2.5e12, "2.5e+12"),
+        (2e-5, "2e-05"),
+        (float("inf"), "inf"),
+        ("1e+5", "1e+5"),
+    ],
+)
+def test_a_number_is_readable(value, shown):
+    assert format_logs({"x": value}, TrainerState()) == f"step 0  x {shown}"
+
+
 def test_the_printer_prints_on_the_first_rank_and_leaves_the_logs_as_they_are(capsys):
     logs = {"loss": 0.5, "total_flos": 1.0}
     for is_first in (True, False):
@@ -168,6 +191,15 @@ def test_what_the_output_cannot_spell_is_escaped(terminal, open_terminal, monkey
 
 def test_a_long_text_is_cut_visibly():
     assert "x" * 100 + "... (150 characters)" in format_logs({"note": "x" * 150}, TrainerState())
+
+
+def test_what_is_said_stands_on_a_line_of_its_own_beside_a_bar(open_terminal):
+    terminal = open_terminal()
+    callback, state = ProgressCallback(), TrainerState(max_steps=9)
+    run(callback, state, BEGIN)
+    say("Stopped")
+    run(callback, state, END)
+    assert "\rStopped\n" in terminal.getvalue()
 
 
 def test_without_tqdm_there_are_lines(open_terminal, capsys, monkeypatch):

@@ -123,6 +123,48 @@ def test_each_training_has_a_best_metric_of_its_own():
     assert training.stops_after(0.3, 0.4) is None
 
 
+@pytest.mark.parametrize(
+    ("stopping", "values", "said"),
+    [
+        (EarlyStoppingCallback(1), (0.5, 0.4), "eval_f1 has not improved for 1 evaluation (best 0.5)."),
+        (EarlyStoppingCallback(2), (0.5, 0.4, 0.4), "eval_f1 has not improved for 2 evaluations (best 0.5)."),
+        (EarlyStoppingCallback(2), (math.nan, math.nan), "eval_f1 has not improved for 2 evaluations."),
+        (
+            EarlyStoppingCallback(1, 0.1),
+            (0.5, 0.55),
+            "eval_f1 has not improved by more than 0.1 for 1 evaluation (best 0.55).",
+        ),
+        (EarlyStoppingCallback(2, stop_on_nan=True), (math.nan,), "eval_f1 is nan."),
+    ],
+)
+def test_it_says_why_it_stops(stopping, values, said, capsys):
+    training = Training(stopping)
+    training.state.max_steps = 100
+    assert training.stops_after(*values) == len(values)
+    assert capsys.readouterr().err == f"Stopped at step 0: {said}\n"
+
+
+@pytest.mark.parametrize("state", [{"is_world_process_zero": False}, {"global_step": 9, "max_steps": 9}])
+def test_it_says_nothing_on_other_ranks_and_at_the_last_step(state, capsys):
+    training = Training(EarlyStoppingCallback(1))
+    training.stops_after(0.5)
+    vars(training.state).update(state)
+    training.stopping.on_evaluate(training.args, training.state, training.control, metrics={"eval_f1": 0.4})
+    assert training.control.should_training_stop
+    assert capsys.readouterr().err == ""
+
+
+def test_a_training_that_it_has_ended_says_how_to_go_on(capsys):
+    training = Training(EarlyStoppingCallback(1))
+    training.stopping.early_stopping_patience_counter = 1
+    vars(training.state).update(global_step=9, best_metric=0.5, best_global_step=6)
+    training.stops_after()
+    assert capsys.readouterr().err == (
+        "Nothing is left to train: eval_f1 has not improved for 1 evaluation (best 0.5 at step 6); raise "
+        "early_stopping_patience to go on.\n"
+    )
+
+
 def test_its_count_goes_on_after_a_resume():
     training = Training(EarlyStoppingCallback(3))
     assert training.stops_after(0.5, 0.4, 0.4) is None
@@ -133,7 +175,7 @@ def test_its_count_goes_on_after_a_resume():
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [({"metric_for_best_model": None}, "metric_for_best_model"), ({"eval_strategy": "no"}, "eval_strategy")],
+    [({"metric_for_best_model": None}, 'metric_for_best_model="loss"'), ({"eval_strategy": "no"}, "eval_strategy")],
 )
 def test_it_cannot_watch_what_is_never_measured(args, said):
     with pytest.raises(ValueError, match=said):

@@ -140,7 +140,7 @@ def test_all_is_each_that_is_configured_and_never_an_error(install, caplog):
         assert not any(reporter.required for reporter in reporters)
         assert "set KEYLESS_API_KEY" in caplog.text
         assert "'broken' is installed but broken" in caplog.text
-        assert "absent" not in caplog.text
+        assert caplog.text.count("absent is installed but left out: its package 'a_module_that_is_not_there'") == 1
 
 
 def test_one_that_cannot_even_be_asked_is_left_out_of_all(install, caplog):
@@ -169,7 +169,7 @@ def test_named_reporters_are_required():
     [
         ("crayon", NotInstalledError, r'\'crayon\'.*installed: .*pen, red_ink.*pip install "trackside\[crayon\]"'),
         ("pne", ValueError, r"'pne'.*did you mean 'pen'"),
-        ("quill", ValueError, r"no integration.*pen, red_ink"),
+        ("quill", ValueError, r"no integration of that name is installed \(installed: absent, .*pen, red_ink"),
         ("none,pen", ValueError, "nothing and for something"),
         ("keyless", NotConfiguredError, "set KEYLESS_API_KEY"),
         ("absent", NotInstalledError, "a_module_that_is_not_there.*pip install trackside-absent"),
@@ -177,6 +177,8 @@ def test_named_reporters_are_required():
         (5, TypeError, "5"),
         ([object], TypeError, "object"),
         ({5: {}}, TypeError, "5"),
+        ({"pen": "red"}, TypeError, r"has a str where options of 'pen' belong; type {'pen': {'option': value}}"),
+        ({"pen": False}, TypeError, "has a bool where"),
     ],
 )
 def test_what_cannot_be_had_is_an_error_that_says_what_to_type(install, report_to, error, said):

@@ -278,7 +278,8 @@ def _check_events(callback: Any) -> None:
         raise TypeError(f'{callback!r} is no callback; type report_to="{callback}" to report to a tracker.')
     own = {name for name in dir(callback) if name.startswith("on_")}
     if not own and not any(hasattr(callback, event) for event in EVENTS):
-        raise TypeError(f"{callback!r} is no callback; give it a method of the name of an event, such as on_step_end.")
+        kind = type(callback).__name__
+        raise TypeError(f"A {kind} is no callback; give it a method of the name of an event, such as on_step_end.")
     for name in sorted(own.difference(EVENTS)):
         from trackside.spelling import closest
 

@@ -12,6 +12,7 @@ from trackside.state import TrainerControl, TrainerState
 from trackside.values import Redaction, describe
 
 _UNCOUNTABLE_STEPS = 2**31
+_SPEEDS = ("_runtime", "_samples_per_second", "_steps_per_second", "_model_preparation_time")
 _redact = Redaction()
 
 
@@ -124,13 +125,24 @@ def format_logs(logs: Mapping[str, Any], state: TrainerState, max_str_len: int =
     known = 0 < state.max_steps < _UNCOUNTABLE_STEPS
     where = f"step {state.global_step}/{state.max_steps}" if known else f"step {state.global_step}"
     plain = _redact(describe(logs))
-    shown = [f"{key} {_format(value, max_str_len)}" for key, value in plain.items() if key != "total_flos"]
+    shown = [f"{key} {_format(value, max_str_len)}" for key, value in plain.items() if not _is_aside(key)]
     return "  ".join([where, *shown])
 
 
+def _is_aside(key: str) -> bool:
+    """Whether a value is for trackers only: it would make each line of an evaluation longer than a terminal is wide."""
+    return key == "total_flos" or (key.startswith(("eval_", "test_")) and key.endswith(_SPEEDS))
+
+
 def _format(value: Any, max_str_len: int) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = _rounded(value) if isinstance(value, float) else str(value)
     return text if len(text) <= max_str_len else f"{text[:max_str_len]}... ({len(text)} characters)"
+
+
+def _rounded(value: float) -> str:
+    """Four digits, and a power of ten only where the whole number would be hard to read."""
+    text = f"{value:.4g}"
+    return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text
 
 
 def _length(loader: Any) -> int | None:
@@ -142,7 +154,9 @@ def _length(loader: Any) -> int | None:
 
 def say(line: str) -> None:
     """A line for the person at the terminal that is neither a log of the training nor a warning."""
-    show(line, sys.stderr)
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    with tqdm.external_write_mode(sys.stderr) if tqdm and _is_terminal() else nullcontext():
+        show(line, sys.stderr)
 
 
 def show(line: str, stream: TextIO | None) -> None:

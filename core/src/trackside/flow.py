@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trackside.callbacks import TrainerCallback
+from trackside.console import say
 from trackside.spelling import ChecksArguments
 from trackside.state import ExportableState, TrainerControl, TrainerState
 
@@ -27,7 +28,11 @@ def monitored(metrics: Mapping[str, Any], name: str | None) -> Any:
     """The metric that `metric_for_best_model` names, with or without its prefix `eval_`; None if it is not there."""
     if name is None:
         return None
-    return metrics.get(name if name.startswith("eval_") else f"eval_{name}")
+    return metrics.get(metric_key(name))
+
+
+def metric_key(name: str) -> str:
+    return name if name.startswith("eval_") else f"eval_{name}"
 
 
 class DefaultFlowCallback(TrainerCallback):
@@ -80,7 +85,7 @@ class EarlyStoppingCallback(ChecksArguments, TrainerCallback, ExportableState):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if args.metric_for_best_model is None:
-            raise ValueError("EarlyStoppingCallback needs a metric to watch: set metric_for_best_model.")
+            raise ValueError('EarlyStoppingCallback needs a metric to watch: set metric_for_best_model="loss".')
         if args.eval_strategy == "no":
             raise ValueError('EarlyStoppingCallback needs evaluations: set eval_strategy to "steps" or "epoch".')
         if not args.load_best_model_at_end:
@@ -91,6 +96,9 @@ class EarlyStoppingCallback(ChecksArguments, TrainerCallback, ExportableState):
         self._best = None
         if state.global_step > 0 and self._is_out_of_patience():
             control.should_training_stop = True
+            if state.is_world_process_zero:
+                reason = self._reason(args.metric_for_best_model, state)
+                say(f"Nothing is left to train: {reason}; raise early_stopping_patience to go on.")
 
     def on_evaluate(
         self,
@@ -106,14 +114,16 @@ class EarlyStoppingCallback(ChecksArguments, TrainerCallback, ExportableState):
             self.warn_once(args.metric_for_best_model, metrics)
             return
         best = self._best if state.best_metric is None else state.best_metric
-        if improves(value, best, args.greater_is_better):
-            self._best = value
+        self._best = value if improves(value, best, args.greater_is_better) else best
         if self._is_improvement(value, best, args.greater_is_better):
             self.early_stopping_patience_counter = 0
         else:
             self.early_stopping_patience_counter += 1
         if self._is_out_of_patience() or (self.stop_on_nan and math.isnan(value)):
+            is_early = not control.should_training_stop and not 0 < state.max_steps <= state.global_step
             control.should_training_stop = True
+            if is_early and state.is_world_process_zero:
+                say(f"Stopped at step {state.global_step}: {self._reason(args.metric_for_best_model, state)}.")
 
     def _is_out_of_patience(self) -> bool:
         return self.early_stopping_patience_counter >= self.early_stopping_patience
@@ -121,6 +131,22 @@ class EarlyStoppingCallback(ChecksArguments, TrainerCallback, ExportableState):
     def _is_improvement(self, value: float, best: float | None, greater_is_better: bool | None) -> bool:
         threshold = self.early_stopping_threshold or 0.0
         return improves(value, best, greater_is_better) and (best is None or abs(value - best) > threshold)
+
+    def _reason(self, name: str, state: TrainerState) -> str:
+        """Why there is nothing more to be had: `eval_loss has not improved for 3 evaluations (best 0.1 at step 20)`."""
+        count = self.early_stopping_patience_counter
+        if not self._is_out_of_patience():
+            return f"{metric_key(name)} is nan"
+        margin = f" by more than {self.early_stopping_threshold:g}" if self.early_stopping_threshold else ""
+        evaluations = "1 evaluation" if count == 1 else f"{count} evaluations"
+        return f"{metric_key(name)} has not improved{margin} for {evaluations}{self._best_so_far(state)}"
+
+    def _best_so_far(self, state: TrainerState) -> str:
+        best = state.best_metric if self._best is None else self._best
+        if best is None:
+            return ""
+        is_known = best == state.best_metric and state.best_global_step is not None
+        return f" (best {best:.4g}{f' at step {state.best_global_step}' if is_known else ''})"
 
     def warn_once(self, name: str, metrics: Mapping[str, Any]) -> None:
         if not self._has_warned:

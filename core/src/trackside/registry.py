@@ -76,10 +76,7 @@ def known() -> list[str]:
 
 def configured(name: str) -> Configured:
     """Whether an installed integration could start now, and if not, what is missing."""
-    reporter = _load(installed()[name])()
-    if _lacks_sdk(reporter):
-        return Configured(False, f"the package {reporter.sdk!r} is not installed")
-    return reporter.configured()
+    return _readiness(_load(installed()[name])())
 
 
 def normalize(name: str) -> str:
@@ -94,7 +91,7 @@ def _entries(report_to: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     if isinstance(report_to, str):
         yield from ((name, {}) for name in map(normalize, report_to.split(",")) if name)
     elif isinstance(report_to, Mapping):
-        yield from ((entry, options or {}) for name, options in report_to.items() for entry, _ in _entries(name))
+        yield from ((entry, _options(name, given)) for name, given in report_to.items() for entry, _ in _entries(name))
     elif isinstance(report_to, Reporter) or (isinstance(report_to, type) and issubclass(report_to, Reporter)):
         yield report_to, {}
     elif isinstance(report_to, Iterable):
@@ -104,14 +101,21 @@ def _entries(report_to: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         raise TypeError(f"report_to takes names, reporters, or a dict of options, not {report_to!r}.")
 
 
+def _options(name: Any, given: Any) -> Mapping[str, Any]:
+    if given is None or isinstance(given, Mapping):
+        return given or {}
+    found = type(given).__name__  # and not its value, which may be a key
+    raise TypeError(
+        f"report_to has a {found} where options of {name!r} belong; type {{{name!r}: {{'option': value}}}}."
+    )
+
+
 def _all() -> list[Reporter]:
     reporters = []
     for name, point in installed().items():
         try:
             reporter = _load(point)()
-            if _lacks_sdk(reporter):
-                continue
-            answer = reporter.configured()
+            answer = _readiness(reporter)
         except Exception as error:  # whatever is wrong with one that nobody named
             logger.warning("%s is left out: %s", name, error)
             continue
@@ -149,7 +153,9 @@ def _class_of(name: str) -> type[Reporter]:
     from difflib import get_close_matches
 
     guess = "".join(f", did you mean {near!r}?" for near in get_close_matches(name, known(), 1))
-    raise ValueError(f"report_to asks for {name!r}, which is no integration{guess} (installed: {present}).")
+    raise ValueError(
+        f"report_to asks for {name!r}, but no integration of that name is installed{guess} (installed: {present})."
+    )
 
 
 def _load(point: EntryPoint) -> type[Reporter]:
@@ -158,6 +164,13 @@ def _load(point: EntryPoint) -> type[Reporter]:
     except Exception as error:
         raise ImportError(f"The integration {point.name!r} is installed but broken ({error!r}).") from error
     return integration
+
+
+def _readiness(reporter: Reporter) -> Configured:
+    """Whether a reporter could start now, its SDK included."""
+    if _lacks_sdk(reporter):
+        return Configured(False, f"its package {reporter.sdk!r} is not installed")
+    return reporter.configured()
 
 
 def _lacks_sdk(reporter: Reporter) -> bool:

@@ -149,8 +149,11 @@ def test_a_callback_and_the_best_strategy_both_get_their_saves():
 
 def test_a_metric_that_is_not_there_is_named_at_the_first_evaluation_with_those_that_are():
     trainer = make_trainer(**{**TRACKED, "metric_for_best_model": "f1"}, compute_metrics=scores(0.5))
-    with pytest.raises(KeyError, match=r"metric_for_best_model='f1' .* choose one of epoch, eval_loss, .*eval_score"):
+    with pytest.raises(
+        KeyError, match=r"metric_for_best_model='f1' .* choose one of epoch, eval_loss, .*eval_score"
+    ) as raised:
         trainer.train()
+    assert str(raised.value).startswith("metric_for_best_model=")  # and no quotes around it
     assert trainer.state.global_step == 1
 
 

@@ -162,7 +162,10 @@ def test_an_error_in_the_model_itself_stays_what_it_is():
     ("options", "sentence"),
     [
         ({"eval_strategy": "epoch"}, 'eval_strategy="epoch", but there is nothing to evaluate on; pass eval_dataset'),
-        ({"evaluation": Items(8), "eval_strategy": "epoch", "save_strategy": "best"}, "set metric_for_best_model"),
+        (
+            {"evaluation": Items(8), "eval_strategy": "epoch", "save_strategy": "best"},
+            'set metric_for_best_model="loss"',
+        ),
         ({"train": iter([1])}, "The training data have no length, so there is no telling how long an epoch is"),
         ({"optimizers": (None, object())}, r"pass both: optimizers=\(optimizer, scheduler\)"),
         ({"report_to": "nobody"}, "nobody"),

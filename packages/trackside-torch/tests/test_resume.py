@@ -137,6 +137,20 @@ def test_early_stopping_goes_on_counting_where_it_was():
     assert resumed.state.best_metric == 0.9
 
 
+def test_a_training_says_where_it_goes_on_why_it_stops_and_which_model_it_keeps(capsys):
+    first = stopping(2, 0.9, 0.5)
+    first.add_callback(At(2, raiser(KeyboardInterrupt())))
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
+    assert capsys.readouterr().err == ""
+    stopping(2, 0.5, 0.5).train(resume_from_checkpoint=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "Resuming from checkpoint-1 at step 1 of 24",
+        "Stopped at step 3: eval_score has not improved for 2 evaluations (best 0.9 at step 1).",
+        "Loaded the best model: checkpoint-1",
+    ]
+
+
 def test_a_training_that_early_stopping_ended_does_not_go_on():
     stopping(2, 0.9, 0.5, 0.5).train()
     resumed = stopping(2)
@@ -169,13 +183,23 @@ def test_a_best_checkpoint_that_is_gone_is_forgotten_with_a_warning(caplog):
     assert "the model is that of the last step" in caplog.text
 
 
-def test_a_training_that_has_all_its_steps_is_not_trained_on():
+def test_a_training_that_has_all_its_steps_is_not_trained_on(capsys):
     options = {"num_train_epochs": 1.5, "save_strategy": "steps", "save_steps": 100}
     make_trainer(**options).train()
     resumed = make_trainer(**options)
     before = weights(make_trainer())
     assert resumed.train(resume_from_checkpoint=True).global_step == 6
     assert not same(weights(resumed), before)
+    assert capsys.readouterr().err == "Resuming from checkpoint-6 at step 6 of 6: nothing is left to train\n"
+
+
+def test_a_resumed_training_that_trains_nothing_leaves_the_logged_results_as_they_are():
+    options = {"save_strategy": "epoch", "num_train_epochs": 1}
+    make_trainer(**options).train()
+    resumed = make_trainer(**options)
+    resumed.train(resume_from_checkpoint=True)
+    assert logged(resumed, "train_loss") == []
+    assert resumed.state.log_history[-1] == {"total_flos": 0, "epoch": 1.0, "step": 4}
 
 
 def test_a_checkpoint_cut_in_half_is_passed_over_for_the_one_before(caplog):

@@ -315,7 +315,8 @@ class Evaluator(ChecksArguments):
         assert self.compute_metrics is not None
         metrics: Any = self.compute_metrics(prediction)
         if not isinstance(metrics, Mapping):
-            raise TypeError(f'compute_metrics returned {metrics!r}; return a dict, such as {{"accuracy": 0.5}}.')
+            found = type(metrics).__name__
+            raise TypeError(f'compute_metrics returned a {found}; return a dict, such as {{"accuracy": 0.5}}.')
         computed: dict[str, Any] = describe(metrics)
         return computed
 

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
+from trackside.console import say
 from trackside.flow import improves, monitored
 from trackside.state import STATE_NAME, TrainerControl, TrainerState, export_states
 from trackside_torch import checkpoints
@@ -170,6 +171,10 @@ class Trainer(Evaluator):
         if resume_from_checkpoint not in (None, False):
             checkpoint = checkpoints.find_checkpoint(resume_from_checkpoint, args.output_dir)
         first_epoch, first_batch = self._begin(plan, loader, checkpoint)
+        if checkpoint is not None:
+            step, last_step = self.state.global_step, self.state.max_steps
+            rest = ": nothing is left to train" if 0 < last_step <= step else ""
+            self._say(f"Resuming from {checkpoint.name} at step {step} of {last_step}{rest}")
 
         self._loss = RunningLoss(self.processes, skips_non_finite=args.logging_nan_inf_filter)
         self._last_logged_step = first_step = self.state.global_step
@@ -193,6 +198,10 @@ class Trainer(Evaluator):
             if self._agree().should_training_stop:
                 break
         return self._finish(plan, self.state.global_step - first_step, time.perf_counter() - start_time)
+
+    def _say(self, line: str) -> None:
+        if self.processes.is_first:
+            say(line)
 
     def _is_over(self) -> bool:
         """Whether a resumed training had come to its end, or to what a callback takes for its end."""
@@ -416,8 +425,10 @@ class Trainer(Evaluator):
         value = monitored(metrics, name)
         if value is None:
             raise KeyError(
-                f"metric_for_best_model={name!r} is not among the metrics of the evaluation; choose one of "
-                f"{', '.join(sorted(metrics))}."
+                _Sentence(
+                    f"metric_for_best_model={name!r} is not among the metrics of the evaluation; choose one of "
+                    f"{', '.join(sorted(metrics))}."
+                )
             )
         return value
 
@@ -439,7 +450,9 @@ class Trainer(Evaluator):
         samples = plan.num_samples * steps / max(self.state.max_steps, 1)
         metrics = speed("train", seconds, samples, steps)
         metrics |= {"total_flos": self.state.total_flos, "train_loss": loss, "epoch": self.state.epoch}
-        self.log(metrics)
+        # Of a finished training that is resumed, the results are logged already, and these are none.
+        has_trained = steps > 0 or self.state.global_step == 0
+        self.log(metrics if has_trained else {"total_flos": self.state.total_flos})
         self._keep_the_best()
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
         return TrainOutput(self.state.global_step, loss, metrics)
@@ -451,6 +464,7 @@ class Trainer(Evaluator):
             logger.warning("There is no checkpoint of the best model to load; the model is that of the last step.")
         elif self.args.load_best_model_at_end and best is not None:
             checkpoints.load_weights(Path(best), self.model)
+            self._say(f"Loaded the best model: {Path(best).name}")
         self.processes.wait()
         if best is not None and self.args.save_total_limit == 1 and self.processes.is_first:
             checkpoints.remove_all_but(Path(self.args.output_dir), Path(best))
@@ -554,6 +568,12 @@ class Trainer(Evaluator):
             self.add_callback(rebuilt)
 
 
+class _Sentence(str):
+    """A KeyError shows its key as Python would write it; this one is shown as it reads."""
+
+    __repr__ = str.__str__
+
+
 def _check(args: TrainingArguments, train_dataset: Any, eval_dataset: Any, optimizers: tuple[Any, Any]) -> None:
     """Refuse what can be known to fail later."""
     if args.eval_strategy != "no" and eval_dataset is None:
@@ -562,7 +582,7 @@ def _check(args: TrainingArguments, train_dataset: Any, eval_dataset: Any, optim
             'set eval_strategy="no".'
         )
     if args.save_strategy == "best" and args.metric_for_best_model is None:
-        raise ValueError('save_strategy="best" needs to know what is best; set metric_for_best_model.')
+        raise ValueError('save_strategy="best" needs to know what is best; set metric_for_best_model="loss".')
     if train_dataset is not None:
         check_is_bounded(train_dataset, args)
     if optimizers[0] is None and optimizers[1] is not None:

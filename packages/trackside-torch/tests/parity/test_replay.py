@@ -51,6 +51,20 @@ def with_total_flos_returned(trace):
     return trace
 
 
+def without_results_of_nothing(trace):
+    """A finished training that is resumed does not log results of the training that there was not."""
+
+    def is_kept(key):
+        return not key.startswith("train_")
+
+    logged = trace["events"][-2]
+    assert logged["event"] == "on_log"
+    logged["logs"] = list(filter(is_kept, logged["logs"]))
+    del logged["loss_finite"]
+    trace["log_history"][-1][2] = list(filter(is_kept, trace["log_history"][-1][2]))
+    return trace
+
+
 PATCHED = {
     "calls-evaluate-after-best": without_preparation_time,
     "calls-evaluate-named": without_preparation_time,
@@ -59,6 +73,7 @@ PATCHED = {
     "calls-predict-prefix": without_preparation_time,
     "calls-predict-unlabelled": without_preparation_time,
     "early-two": with_one_state_for_each_early_stopping,
+    "resume-finished": without_results_of_nothing,
     "schedule-printer": with_total_flos_returned,
 }
 
