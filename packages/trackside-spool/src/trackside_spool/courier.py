@@ -19,7 +19,8 @@ from trackside_spool.snapshots import snapshot_of
 
 logger = logging.getLogger(__name__)
 
-BATCH = 200
+LARGEST_BATCH = 500
+SLICE_SECONDS = 0.01  # of CPU time, which a batch is to take while the loop runs
 POLL_SECONDS = 0.2
 FLUSH_SECONDS = 5.0
 SHARE = 0.05
@@ -31,7 +32,8 @@ class Budget:
     """The share of time in which all couriers of a process together may compute while a loop runs.
 
     Threads that compute take the interpreter from the loop; a thread that waits for a server does not, so what counts
-    is CPU time. See the measurements in the README.
+    is CPU time. A courier reserves what its batch will take, so that no two of them count on the same time, and
+    settles afterwards what it really took.
     """
 
     def __init__(self, share: float = SHARE) -> None:
@@ -39,13 +41,18 @@ class Budget:
         self._free_at = 0.0
         self._lock = threading.Lock()
 
-    def pause(self) -> float:
-        """Seconds until a courier may go on."""
-        return max(0.0, self._free_at - time.monotonic())
-
-    def spend(self, seconds: float) -> None:
+    def reserve(self, seconds: float) -> float:
+        """Reserve CPU time; returns the seconds to wait until it may be used."""
         with self._lock:
-            self._free_at = max(self._free_at, time.monotonic()) + seconds / self._share
+            now = time.monotonic()
+            begins = max(self._free_at, now)
+            self._free_at = begins + seconds / self._share
+            return begins - now
+
+    def settle(self, seconds: float) -> None:
+        """Give back CPU time that was reserved and not used, or pay for more."""
+        with self._lock:
+            self._free_at -= seconds / self._share
 
 
 BUDGET = Budget()
@@ -86,6 +93,7 @@ class Courier(threading.Thread):
         self._is_reopened, self._on_start = is_reopened, on_start
         self._reader = Reader(folder.journal, tracker.durable, tracker.offset)
         self._flushed_at = time.monotonic()
+        self._batch, self._took = 1, SLICE_SECONDS
         self._status: Status = "finished"
         self._closing = threading.Event()
         self.has_started = threading.Event()
@@ -131,7 +139,7 @@ class Courier(threading.Thread):
     def _deliver(self) -> None:
         while True:
             is_last = self._closing.is_set()  # asked before reading: what is told before it is read below
-            records = self._reader.read(BATCH, self._limit())
+            records = self._reader.read(LARGEST_BATCH if is_last else self._batch, self._limit())
             if records:
                 mine = [
                     self._with_snapshot(number, record) for number, record in records if number not in self._left_out
@@ -154,12 +162,17 @@ class Courier(threading.Thread):
         return record._replace(artifact=record.artifact._replace(path=str(path))) if path.exists() else record
 
     def _deliver_batch(self, records: list[Record]) -> None:
+        """Deliver in slices of the budget, which the size of a batch is fitted to; at full speed at the end."""
+        if not self._closing.is_set():
+            self._closing.wait(BUDGET.reserve(self._took))
         begin = time.thread_time()
         for call in self.delivery.calls(records):
             self._make(call)
         if not self._closing.is_set():
-            BUDGET.spend(time.thread_time() - begin)
-            self._closing.wait(BUDGET.pause())
+            took = max(time.thread_time() - begin, 1e-5)
+            BUDGET.settle(self._took - took)
+            self._batch = max(1, min(LARGEST_BATCH, round(len(records) * SLICE_SECONDS / took)))
+            self._took = took * self._batch / max(1, len(records))
 
     def _make(self, call: Call) -> None:
         if call.operation == "log_artifact" and not os.path.exists(call.arguments[0].path):
