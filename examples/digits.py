@@ -6,6 +6,7 @@ The data are the 1,797 real images of 8 x 8 pixels that scikit-learn ships. Ever
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import nn
 from torch.utils.data import Subset, TensorDataset
 
 from trackside import Reporter
-from trackside_torch import EvalPrediction, Trainer, TrainingArguments
+from trackside_torch import EvalPrediction, Trainer, TrainingArguments, get_last_checkpoint
 
 
 class DigitNet(nn.Module):
@@ -99,7 +100,12 @@ def main() -> None:
         data_collator=collate,
         compute_metrics=accuracy,
     )
-    trainer.train(resume_from_checkpoint=options.resume or None)
+    try:
+        trainer.train(resume_from_checkpoint=options.resume or None)
+    except KeyboardInterrupt:
+        last = get_last_checkpoint(options.output_dir)
+        print(f"\nInterrupted at step {trainer.state.global_step}", f"(--resume goes on from {last})" if last else "")
+        sys.exit(130)
     metrics = trainer.evaluate()
     print(f"\nThe best model reads {metrics['eval_accuracy']:.1%} of {len(held_out_images)} images it has never seen.")
     for callback in trainer.callback_handler.callbacks:

@@ -53,7 +53,8 @@ def test_the_line_of_an_evaluation_leaves_out_how_fast_it_was():
     logs = {"eval_loss": 0.5, "eval_runtime": 1.0, "eval_a_samples_per_second": 2.0, "eval_tokens_per_second": 3.0}
     state = TrainerState(global_step=20, max_steps=900)
     assert format_logs(logs, state) == "step 20/900  eval_loss 0.5  eval_tokens_per_second 3"
-    assert format_logs({"train_runtime": 1.0, "runtime": 2.0}, state) == "step 20/900  train_runtime 1  runtime 2"
+    logs = {"train_runtime": 1.0, "train_steps_per_second": 2.0, "train_loss": 3.0, "runtime": 4.0}
+    assert format_logs(logs, state) == "step 20/900  train_runtime 1  train_loss 3  runtime 4"
 
 
 @pytest.mark.parametrize(

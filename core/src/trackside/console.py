@@ -130,8 +130,9 @@ def format_logs(logs: Mapping[str, Any], state: TrainerState, max_str_len: int =
 
 
 def _is_aside(key: str) -> bool:
-    """Whether a value is for trackers only: it would make each line of an evaluation longer than a terminal is wide."""
-    return key == "total_flos" or (key.startswith(("eval_", "test_")) and key.endswith(_SPEEDS))
+    """Whether a value is for trackers only: it would make lines longer than a terminal is wide."""
+    is_speed = key.startswith(("eval_", "test_")) and key.endswith(_SPEEDS)
+    return is_speed or key in ("total_flos", "train_steps_per_second")
 
 
 def _format(value: Any, max_str_len: int) -> str:

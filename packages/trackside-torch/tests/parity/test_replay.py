@@ -91,7 +91,7 @@ def expected(name):
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_training_replays_with_the_same_trace(name, tmp_path):
     want = expected(name)
-    assert cases.differences(want, cases.play(want["case"], OURS, str(tmp_path))) == []
+    assert "\n".join(cases.differences(want, cases.play(want["case"], OURS, str(tmp_path)))) == ""
 
 
 def test_all_recorded_cases_are_here():
