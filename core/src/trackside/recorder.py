@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from trackside.delivery import Delivery, reason_of
+from trackside.delivery import Delivery
 from trackside.records import Artifact, Kind, Record, Run, Status
 from trackside.state import TrainerState
 from trackside.values import Redaction, describe, flatten
@@ -58,16 +58,26 @@ class Session:
         return self.has_begun and not self.has_ended
 
 
+class Ending(NamedTuple):
+    """How a training has ended, and by what exception if by one."""
+
+    status: Status
+    reason: str = ""
+
+
+Payload = Mapping[str, Any] | Artifact | Ending
+
+
 class _Told(NamedTuple):
     number: int
-    event: Any
-    """The payload itself, which stands for the event and is held so that no other can take its address; or a tuple."""
+    payload: Payload
+    """Stands for the event: a mapping by what it is, held so that no other can take its address; a tuple by value."""
     kind: Kind
     step: int
     written: Any
 
-    def is_of(self, kind: Kind, step: int, event: Any) -> bool:
-        is_same = self.event is event or (isinstance(event, tuple) and self.event == event)
+    def is_of(self, kind: Kind, step: int, payload: Payload) -> bool:
+        is_same = self.payload is payload or (isinstance(payload, tuple) and self.payload == payload)
         return is_same and self.kind == kind and self.step == step
 
 
@@ -86,7 +96,6 @@ class Recorder:
         self.run = run
         self._process = os.getpid()
         self._state: weakref.ref[TrainerState] | None = None
-        self._reason: tuple[BaseException, dict[str, str]] | None = None
         self._recording = threading.RLock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
@@ -130,12 +139,6 @@ class Recorder:
         """The state that it belongs to, if that still lives."""
         return None if self._state is None else self._state()
 
-    def reason_of(self, exception: BaseException) -> Mapping[str, str]:
-        """What is recorded of an exception that left the training: the same object for all reporters."""
-        if self._reason is None or self._reason[0] is not exception:
-            self._reason = exception, {"exception": reason_of(exception)}
-        return self._reason[1]
-
     def join(self, reporter: Reporter) -> Session:
         """A session for a reporter; the record that was written last may be of the event that it is being told of."""
         namesakes = sum(other.name == reporter.name for other in self._others(reporter))
@@ -155,39 +158,22 @@ class Recorder:
         """Start the run at a tracker, or reopen it; raises what that raises."""
         session.delivery.begin(run, is_reopened)
 
-    def tell(
-        self,
-        session: Session,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None = None,
-        artifact: Artifact | None = None,
-        status: Status | None = None,
-    ) -> None:
-        """Record an event that a reporter is told of, and deliver it; `values` is the loop's own object."""
-        session.delivery.deliver((self._record(session, kind, state, values, artifact, status),))
+    def tell(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> None:
+        """Record an event that a reporter is told of, and deliver it. A mapping is the loop's own object."""
+        session.delivery.deliver((self._record(session, kind, state, payload),))
 
     def close(self, session: Session, status: Status) -> None:
         """Close the run at a tracker, which never raises."""
         session.delivery.end(status)
 
-    def _record(
-        self,
-        session: Session,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None,
-        artifact: Artifact | None,
-        status: Status | None,
-    ) -> Any:
+    def _record(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> Any:
         """The record of an event, made now or recognised, as `_write` has returned it."""
-        event = values if values is not None else (artifact and artifact.path, status)
         step = state.global_step
         with self._recording:
-            found = self._recognise(session, kind, step, event) if session.position < self._count else None
+            found = self._recognise(session, kind, step, payload) if session.position < self._count else None
             if found is None:
-                written = self._write(kind, state, values, artifact, status)
-                found = _Told(self._count, event, kind, step, written)
+                written = self._write(kind, state, payload)
+                found = _Told(self._count, payload, kind, step, written)
                 self._recent.append(found)
                 self._count += 1
             if found.number > session.position:
@@ -195,35 +181,31 @@ class Recorder:
             session.position = found.number + 1
             return found.written
 
-    def _recognise(self, session: Session, kind: Kind, step: int, event: Any) -> _Told | None:
+    def _recognise(self, session: Session, kind: Kind, step: int, payload: Payload) -> _Told | None:
         """The first of the records that a reporter was not told of yet which is of this event."""
         found = None
         for told in reversed(self._recent):
             if told.number < session.position:
                 break
-            if told.is_of(kind, step, event):
+            if told.is_of(kind, step, payload):
                 found = told
         return found
 
-    def _write(
-        self,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None,
-        artifact: Artifact | None,
-        status: Status | None,
-    ) -> Any:
+    def _write(self, kind: Kind, state: TrainerState, payload: Payload) -> Any:
         """Make the next record of the sequence."""
-        plain = self._snapshot(kind, values, state.global_step)
-        return Record(kind, state.global_step, state.epoch, time.time(), plain, artifact, status)
+        now, step, epoch = time.time(), state.global_step, state.epoch
+        if isinstance(payload, Artifact):
+            return Record(kind, step, epoch, now, artifact=payload)
+        if isinstance(payload, Ending):
+            reason = self._snapshot(kind, {"exception": payload.reason}, step) if payload.reason else {}
+            return Record(kind, step, epoch, now, reason, status=payload.status)
+        return Record(kind, step, epoch, now, self._snapshot(kind, payload, step))
 
     def _pass_over(self, session: Session, numbers: range) -> None:
         """These records are not for the reporter at `session`, which was not told of them."""
 
-    def _snapshot(self, kind: Kind, values: Mapping[str, Any] | None, step: int) -> Mapping[str, Any]:
+    def _snapshot(self, kind: Kind, values: Mapping[str, Any], step: int) -> Mapping[str, Any]:
         """Values as plain data of their own. Of an evaluation only what the log before it did not hold already."""
-        if values is None:
-            return {}
         plain = flatten(self._redact(describe(values)), expand=True)
         self._warn_of_non_finite(plain, step)
         if kind == "log":

@@ -16,7 +16,7 @@ from trackside.console import say
 from trackside.delivery import reason_of
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
-from trackside.recorder import Recorder, Session
+from trackside.recorder import Ending, Recorder, Session
 from trackside.records import (
     STATE_KEY,
     Artifact,
@@ -208,7 +208,7 @@ class Reporter(TrainerCallback, ABC):
         path = os.path.join(str(argument(args, "output_dir") or "."), name)
         if os.path.isdir(path) and (session := self._session_of(args, state, model)):
             artifact = Artifact(path, name, step=state.global_step)
-            session.recorder.tell(session, "artifact", state, artifact=artifact)
+            session.recorder.tell(session, "artifact", state, artifact)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._end("finished", state)
@@ -345,8 +345,8 @@ class Reporter(TrainerCallback, ABC):
             return
         session.has_ended = True
         if session.is_open:
-            reason = None if exception is None else session.recorder.reason_of(exception)
-            session.recorder.tell(session, "finished", state, reason, status=status)
+            ending = Ending(status, "" if exception is None else reason_of(exception))
+            session.recorder.tell(session, "finished", state, ending)
         if self.reopenable or status != "finished":
             self.close(status)
         elif session.is_open:

@@ -215,13 +215,14 @@ class Redaction:
     """Redacts log after log: numbers under names that were harmless before cost nothing."""
 
     def __init__(self) -> None:
-        self._harmless: set[str] = set()
+        self.harmless: set[str] = set()
+        """Names under which numbers need no look."""
 
     def __call__(self, plain: dict[str, Any]) -> dict[str, Any]:
-        if plain.keys() <= self._harmless and all(isinstance(value, (int, float)) for value in plain.values()):
+        if plain.keys() <= self.harmless and all(isinstance(value, (int, float)) for value in plain.values()):
             return plain
         redacted: dict[str, Any] = redact(plain)
-        self._harmless |= plain.keys() & redacted.keys()
+        self.harmless |= plain.keys() & redacted.keys()
         return redacted
 
 

@@ -97,6 +97,13 @@ def _in_words(value: Any) -> Any:
     return value
 
 
+def encode_record(record: Record) -> bytes:
+    """The line of a record; what it has not is left out."""
+    entry = record._asdict()
+    entry["artifact"] = record.artifact and record.artifact._asdict()
+    return encode({key: value for key, value in entry.items() if value is not None or key == "epoch"})
+
+
 def decode_record(entry: Mapping[str, Any]) -> Record:
     """The record that a line holds."""
     values = entry.get("values", {})

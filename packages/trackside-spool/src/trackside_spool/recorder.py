@@ -12,14 +12,14 @@ from typing import Any
 
 import orjson
 
-from trackside.recorder import Recorder, Session
-from trackside.records import Artifact, Kind, Run, Status, new_id
+from trackside.recorder import Payload, Recorder, Session
+from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
 from trackside.state import TrainerState
 from trackside.values import REDACTED, describe, redact, scalar
 from trackside_spool.courier import Courier
 from trackside_spool.folder import InUseError, RunFolder, Tracker
-from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode
+from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode, encode_record
 from trackside_spool.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
@@ -124,42 +124,29 @@ class SpoolRecorder(Recorder):
 
     # ---- the loop's side ----------------------------------------------------------------------------------------
 
-    def tell(
-        self,
-        session: Session,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None = None,
-        artifact: Artifact | None = None,
-        status: Status | None = None,
-    ) -> None:
-        line = self._record(session, kind, state, values, artifact, status)
+    def tell(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> None:
+        line = self._record(session, kind, state, payload)
         if session.key not in self._couriers:
             session.delivery.deliver((decode_record(orjson.loads(line)),))
 
-    def _write(
-        self,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None,
-        artifact: Artifact | None,
-        status: Status | None,
-    ) -> bytes:
-        line = self._quick_line(kind, state, values) if kind == "log" and values else None
+    def _write(self, kind: Kind, state: TrainerState, payload: Payload) -> bytes:
+        line = self._quick_line(state, payload) if kind == "log" and isinstance(payload, Mapping) else None
         if line is None:
-            line = self._careful_line(kind, state, values, artifact, status)
+            line = self._careful_line(kind, state, payload)
         self._last_offset = self._journal.end
         self._journal.append(line)
         return line
 
-    def _quick_line(self, kind: Kind, state: TrainerState, values: Mapping[str, Any]) -> bytes | None:
-        """The line of a log that holds nothing but finite numbers; None of any other."""
+    def _quick_line(self, state: TrainerState, values: Mapping[str, Any]) -> bytes | None:
+        """The line of a log that holds nothing but finite numbers under names seen before; None of any other."""
+        if not values.keys() <= self._redact.harmless:
+            return None
         if not all(map(self._numeric.__contains__, map(type, values.values()))):
             new = {type(value) for value in values.values() if scalar(value) is not None}
             if not new - self._numeric:
                 return None
             self._numeric |= new
-            return self._quick_line(kind, state, values)
+            return self._quick_line(state, values)
         try:
             body = orjson.dumps(values, default=_item)
         except TypeError:
@@ -172,34 +159,16 @@ class SpoolRecorder(Recorder):
             step, b"null" if epoch is None else b"%.9g" % epoch, time.time(), body,
         )  # fmt: skip
 
-    def _careful_line(
-        self,
-        kind: Kind,
-        state: TrainerState,
-        values: Mapping[str, Any] | None,
-        artifact: Artifact | None,
-        status: Status | None,
-    ) -> bytes:
+    def _careful_line(self, kind: Kind, state: TrainerState, payload: Payload) -> bytes:
         step, body = self._last_log
         if kind == "evaluate" and step == state.global_step:
             self._logged = (step, orjson.loads(body))
-        if artifact is not None and self._couriers_of_files():
-            self._snapshots.take(artifact, self._count)
-        plain = self._snapshot(kind, values, state.global_step)
+        if isinstance(payload, Artifact) and self._couriers_of_files():
+            self._snapshots.take(payload, self._count)
+        record: Record = super()._write(kind, state, payload)
         if kind == "log":
-            self._last_log = (state.global_step, encode(plain))
-        entry: dict[str, Any] = {
-            "kind": kind,
-            "step": state.global_step,
-            "epoch": state.epoch,
-            "time": time.time(),
-            "values": plain,
-        }
-        if artifact is not None:
-            entry["artifact"] = artifact._asdict()
-        if status is not None:
-            entry["status"] = status
-        return encode(entry)
+            self._last_log = (record.step, encode(record.values))
+        return encode_record(record)
 
     def _couriers_of_files(self) -> list[Courier]:
         couriers = [*self._couriers.values(), *self._unfinished]
