@@ -138,7 +138,7 @@ class Delivery:
                 points.append(Point(numbers, record.step, record.epoch, record.time))
             if summary:
                 yield Call("log_summary", (summary,), len(summary))
-            if record.artifact is not None and self.reporter.has("log_artifact"):
+            if record.artifact is not None and self.reporter.takes_artifacts:
                 yield Call("log_artifact", (record.artifact,))
         for batch in batches(points, self._limits.points_per_call):
             yield Call("log_points", (batch,), sum(len(point.values) for point in batch))

@@ -393,6 +393,11 @@ class Reporter(TrainerCallback, ABC):
         """Whether the tracker has one of the optional operations."""
         return getattr(cls, operation) is not getattr(Reporter, operation)
 
+    @property
+    def takes_artifacts(self) -> bool:
+        """Whether files are to be sent: where the tracker can, unless an option of an integration says otherwise."""
+        return self.has("log_artifact")
+
     def is_passing(self, error: Exception) -> bool:
         """Whether what an operation has raised is a trouble of the moment, so that trying again may help."""
         status = getattr(getattr(error, "response", None), "status_code", getattr(error, "code", None))

@@ -43,6 +43,10 @@ class MLflowCallback(Reporter):
     _active_run: Any = None
     _shown_by: str | None = None
 
+    @property
+    def takes_artifacts(self) -> bool:
+        return self.log_artifacts
+
     def configured(self) -> Configured:
         return Configured(False, "DISABLE_MLFLOW_INTEGRATION switches it off") if self.disabled else Configured()
 
@@ -101,7 +105,7 @@ class MLflowCallback(Reporter):
         self._client.log_text(self._id, encodable(text), file)
 
     def log_artifact(self, artifact: Artifact) -> None:
-        for file, folder in files_of(artifact) if self.log_artifacts else ():
+        for file, folder in files_of(artifact):
             self._client.log_artifact(self._id, file, folder)
 
     def flush(self) -> None:

@@ -172,7 +172,7 @@ class SpoolRecorder(Recorder):
 
     def _couriers_of_files(self) -> list[Courier]:
         couriers = [*self._couriers.values(), *self._unfinished]
-        return [courier for courier in couriers if courier.delivery.reporter.has("log_artifact")]
+        return [courier for courier in couriers if courier.delivery.reporter.takes_artifacts]
 
     def _is_delivered(self, number: int) -> bool:
         """Whether all who take files have got that of a record."""

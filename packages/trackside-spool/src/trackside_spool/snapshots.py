@@ -26,6 +26,7 @@ class Snapshots:
         self._folder = folder
         self._is_delivered = is_delivered
         self._waiting: dict[int, Path] = {}
+        self._has_warned = False
 
     def take(self, artifact: Artifact, number: int) -> None:
         """Make a snapshot of an artifact; `number` is that of its record."""
@@ -44,9 +45,13 @@ class Snapshots:
             if self._is_delivered(number):
                 shutil.rmtree(self._waiting.pop(number), ignore_errors=True)
         for number in list(self._waiting)[:-MOST_WAITING]:
-            path = self._waiting.pop(number)
-            logger.warning("%s is given up before all trackers have it: newer checkpoints wait.", path.name)
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(self._waiting.pop(number), ignore_errors=True)
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "Trackers are late: of the checkpoints that they have not got, only the last %d are kept.",
+                    MOST_WAITING,
+                )
 
 
 def snapshot_of(artifact: Artifact, number: int, folder: Path) -> Path:
