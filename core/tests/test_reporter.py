@@ -127,6 +127,23 @@ def test_a_trial_without_a_run_name_is_in_the_name(trial):
     assert reporter.told("start")[0].name.startswith(f"out-{trial}-")
 
 
+def test_a_run_knows_the_commit_that_it_was_started_from(tmp_path, monkeypatch):
+    for name in ("GIT_DIR", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.begin()
+    author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *words], check=True)
+    loop.begin()
+    without, within = (run.source.get("git_commit") for run in reporter.told("start"))
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert without is None
+    assert within == head.stdout.strip()
+
+
 def test_a_trial_has_a_name_of_its_own():
     reporter = Notebook()
     Loop(reporter, run_name="search").begin(TrainerState(trial_name="trial-3", trial_params={"lr": 0.1}))

@@ -74,6 +74,7 @@ class Run:
         name: readable and unique.
         project: what the user calls the whole of his runs, if he says so.
         args: the arguments of the loop; `model_config` and `peft_config` those of the model. Plain and redacted.
+        source: `command`, `python`, and `git_commit` where there is one.
         step: the optimizer step at which it begins now, above 0 after a resume.
         tracker_id: this tracker's own id of the run if it is continued, else None.
         position: what its `flush` has returned of where it was when all before this run's next record was safe.
@@ -105,8 +106,6 @@ class Run:
     @classmethod
     def gather(cls, args: Any, state: Any, model: Any = None) -> Run:
         """What is known of a run when its first event arrives; continues the one that `state` carries."""
-        import shlex
-
         now = time.time()
         carried = carried_by(state)
         output_dir = str(argument(args, "output_dir") or ".")
@@ -119,7 +118,7 @@ class Run:
             args=_params(args),
             model_config=_params(getattr(model, "config", None)),
             peft_config=_params(getattr(model, "peft_config", None)),
-            source={"command": shlex.join(_public(sys.argv)), "python": sys.version.split()[0]},
+            source=_source(),
             trial_name=trial_name,
             trial_params=_params(state.trial_params) or None,
             step=state.global_step,
@@ -134,6 +133,25 @@ def carried_by(state: Any) -> dict[str, Any]:
     """What a state, perhaps read from a checkpoint, knows of its run: `{"run", "name", "trackers": {name: id}}`."""
     carried = state.stateful_callbacks.get(STATE_KEY) if isinstance(state.stateful_callbacks, dict) else None
     return carried if isinstance(carried, dict) else {}
+
+
+def _source() -> dict[str, str]:
+    """Where a run comes from: the command, redacted, the commit of the working directory, and the Python."""
+    import shlex
+
+    source = {"command": shlex.join(_public(sys.argv)), "python": sys.version.split()[0]}
+    commit = _commit()
+    return {**source, "git_commit": commit} if commit else source
+
+
+def _commit() -> str | None:
+    import subprocess
+
+    try:
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=True)
+    except (OSError, subprocess.SubprocessError):  # no git, no repository, or none that answers
+        return None
+    return asked.stdout.strip()
 
 
 def new_id() -> str:
