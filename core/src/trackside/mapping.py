@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal
-from zlib import crc32
 
 from trackside.records import Limits, Point
 
@@ -53,6 +52,8 @@ class Keys:
         return self._with_hash(key, wanted) if is_too_long or not key or key in self._taken else key
 
     def _with_hash(self, key: str, wanted: str) -> str:
+        from zlib import crc32
+
         kept = key if self._length is None else key[: self._length - _HASH - 1]
         digest = crc32(wanted.encode("utf-8", "replace"))
         while (hashed := f"{kept}_{digest:0{_HASH}x}") in self._taken:

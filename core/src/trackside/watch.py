@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -42,6 +41,8 @@ def mind_the_end(close: Close) -> None:
     _close = close
     if sys.excepthook is not _tell_of_uncaught:
         _hook_before, sys.excepthook = sys.excepthook, _tell_of_uncaught
+    import signal
+
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _tell_of_termination)
@@ -56,6 +57,8 @@ def _tell_of_uncaught(kind: type[BaseException], exception: BaseException, trace
 
 def _tell_of_termination(number: int, frame: FrameType | None) -> None:
     """Close what is open as killed, then end as if nobody had minded the signal."""
+    import signal
+
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         _close(SystemExit(128 + number))
