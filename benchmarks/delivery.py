@@ -133,6 +133,9 @@ def main() -> None:
     for name, start in {"journal alone": ours("nowhere"), **pairs(trackers)}.items():
         step, end = whole_run(start)
         print(f"  {name:40} {step:9.1f}  {step / alone:6.2f}  {end:6.1f}")
+    os.environ["TRACKSIDE_DELIVERY"] = "process"
+    step, end = whole_run(ours(*trackers))
+    print(f"  {'the same in a process: all':40} {step:9.1f}  {step / alone:6.2f}  {end:6.1f}")
 
 
 def pairs(trackers: list[str]) -> dict[str, Start]:

@@ -204,7 +204,7 @@ def test_a_server_that_was_never_there_is_owed_everything_and_a_replay_delivers_
     assert "http is owed 201 records" in done.stderr
     assert "Traceback" not in done.stderr
     HttpReporter.url = server.url
-    monkeypatch.setattr(replay, "_build", lambda tracker: HttpReporter())
+    monkeypatch.setattr(replay, "build", lambda tracker: HttpReporter())
     (folder,) = run_folders(Path("out"))
     (outcome,) = replay.replay(folder)
     assert outcome.reason == ""

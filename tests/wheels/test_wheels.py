@@ -28,7 +28,7 @@ def test_a_wheel_holds_a_licence_and_one_typed_module_and_no_tests(wheel):
     info = next(folder for folder in folders if folder.endswith(".dist-info"))
     modules = folders - {info}
     assert f"{info}/licenses/LICENSE" in FILES[wheel]
-    assert len(modules) == (0 if info.startswith("trackside-") else 1)
+    assert len(modules) == 1
     assert all(f"{module}/py.typed" in FILES[wheel] for module in modules)
 
 

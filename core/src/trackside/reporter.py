@@ -297,7 +297,8 @@ class Reporter(TrainerCallback, ABC):
         self._carry_id(session, state)
         if not is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
-        session.delivery.call("attach")
+        if self.run is not None:  # it may be started elsewhere, or later
+            session.delivery.call("attach")
 
     def _run_to_start(self, session: Session, state: TrainerState) -> Run:
         """The run as this tracker is told of it: continued by the id that was kept, carried or asked for, or new."""
@@ -366,7 +367,8 @@ class Reporter(TrainerCallback, ABC):
         session.status = status or session.status
         _open_reporters.pop(id(self), None)
         if not self._is_inherited:
-            session.delivery.call("detach")
+            if self.run is not None:
+                session.delivery.call("detach")
             session.recorder.close(session, session.status)
 
     # ---- what a person sees, and what an integration may ask ------------------------------------------------------

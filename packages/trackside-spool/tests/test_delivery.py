@@ -162,7 +162,7 @@ def test_what_is_owed_after_the_deadline_is_delivered_by_a_replay(monkeypatch, c
     assert debt.records == 12  # eight steps, two checkpoints, the summary and the end
     assert not debt.is_settled
     Unreachable.is_away = False
-    monkeypatch.setattr(replay, "_build", lambda tracker: Unreachable())
+    monkeypatch.setattr(replay, "build", lambda tracker: Unreachable())
     (outcome,) = replay.replay(only_folder())
     assert outcome.reason == ""
     assert list(replay.replay(only_folder())) == []

@@ -106,6 +106,10 @@ class Courier(threading.Thread):
         self._status = status
         self._closing.set()
 
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
     def owed(self) -> int:
         """How many records the tracker has not got yet."""
         limit = self._limit()

@@ -63,8 +63,8 @@ class RunFolder:
         readable = re.sub(r"[^\w.-]", "_", run.name)[:80]
         return cls(Path(run.output_dir) / FOLDER / f"{readable}-{run.id}")
 
-    def lock(self) -> None:
-        """Claim the run for this process, until it dies or unlocks.
+    def lock(self) -> tuple[int]:
+        """Claim the run for this process, until it dies or unlocks; returns the descriptor that holds the claim.
 
         Raises:
             InUseError: another process has it.
@@ -72,7 +72,7 @@ class RunFolder:
         import fcntl
 
         if self._lock is not None:
-            return
+            return (self._lock,)
         self.path.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -81,6 +81,7 @@ class RunFolder:
             os.close(lock)
             raise InUseError(f"{self.path} is in use by another process; wait until that has ended.") from None
         self._lock = lock
+        return (lock,)
 
     def unlock(self) -> None:
         if self._lock is not None:

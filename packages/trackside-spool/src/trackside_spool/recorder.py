@@ -7,11 +7,12 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from trackside.console import say
 from trackside.recorder import Payload, Recorder, Session
 from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
@@ -20,9 +21,13 @@ from trackside.values import REDACTED, describe, redact, scalar
 from trackside_spool.courier import Courier
 from trackside_spool.folder import InUseError, RunFolder, Tracker
 from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode, encode_record
+from trackside_spool.process import CourierProcess, RemoteCourier
 from trackside_spool.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
+
+# What the base class of reporters keeps on them; anything else was set by a user's `setup`.
+OF_ITS_OWN = {"run", "tracker_id", "adopted", "_session", "_given"}
 
 
 def seconds_of(variable: str, default: float) -> float:
@@ -42,8 +47,10 @@ class SpoolRecorder(Recorder):
         self._journal = Journal(self._folder.journal, self.run)
         self._count = count_records(self._folder.journal)
         self._last_offset = self._journal.end
-        self._couriers: dict[str, Courier] = {}
-        self._unfinished: list[Courier] = []
+        self._courier_process: CourierProcess | None = None
+        self._couriers: dict[str, Courier | RemoteCourier] = {}
+        self._unfinished: list[Courier | RemoteCourier] = []
+        self._skips: dict[str, int] = {}
         self._left_out: dict[str, set[int]] = {}
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
         self._numeric: set[type] = {int, float, bool}
@@ -73,16 +80,38 @@ class SpoolRecorder(Recorder):
             offset = self._journal.end if session.position == self._count else self._last_offset
             tracker = Tracker(session.key, *_recipe(reporter), None, session.position, session.position, offset)
         elif not is_reopened:
-            left_out |= self._superseded(tracker, run.step)
+            superseded = self._superseded(tracker, run.step)
+            left_out |= superseded
+            self._write_skips(session.key, superseded)
             run = dataclasses.replace(run, position=tracker.position)
         self._folder.lock()
         self._folder.keep(tracker)
+        courier = self._start_courier(session, run, tracker, left_out, is_reopened)
+        courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
+        if courier.refusal is not None:
+            del self._couriers[session.key]
+            raise courier.refusal
+
+    def _start_courier(
+        self, session: Session, run: Run, tracker: Tracker, left_out: set[int], is_reopened: bool
+    ) -> Courier | RemoteCourier:
+        """A courier in the process for all of them if that is wished and can be, else in a thread of its own."""
+        if os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() == "process":
+            if _can_be_described(session.delivery.reporter):
+                self._courier_process = self._courier_process or CourierProcess(self._folder)
+                remote = self._courier_process.remote(session.key, session.delivery)
+                self._couriers[session.key] = remote
+                self._set_mark(session, remote)
+                self._courier_process.start(remote, run, is_reopened)
+                return remote
+            say(f"{session.key} cannot be made in another process; it is delivered to by a thread of this one.")
         courier = Courier(session.delivery, run, self._folder, tracker, lambda: session.position, left_out, is_reopened)
         self._couriers[session.key] = courier
         courier.start()
-        courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
-        if courier.refusal is not None:
-            raise courier.refusal
+        return courier
+
+    def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
+        remote.told(session.position, self._skips.get(session.key, 0))
 
     def _superseded(self, tracker: Tracker, step: int) -> set[int]:
         """What was not sent of an interrupted training that is resumed at an earlier `step`."""
@@ -104,16 +133,16 @@ class SpoolRecorder(Recorder):
             self._unfinished = [one for one in [*self._unfinished, courier] if not one.has_ended.is_set()]
             self._say_owed(courier)
             self._snapshots.tidy()
-            if not self._couriers and not self._unfinished:
+            if not self._couriers and not self._unfinished and self._courier_process is None:
                 self._folder.unlock()
 
-    def _wait_for(self, courier: Courier) -> None:
+    def _wait_for(self, courier: Courier | RemoteCourier) -> None:
         deadline = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
         while not courier.has_ended.wait(min(1.0, max(0.0, deadline - time.monotonic()))):
             if time.monotonic() >= deadline:
                 return
 
-    def _say_owed(self, courier: Courier) -> None:
+    def _say_owed(self, courier: Courier | RemoteCourier) -> None:
         if courier.has_ended.is_set():
             return
         reason = f" ({courier.trouble})" if courier.trouble else ""
@@ -126,7 +155,10 @@ class SpoolRecorder(Recorder):
 
     def tell(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> None:
         line = self._record(session, kind, state, payload)
-        if session.key not in self._couriers:
+        courier = self._couriers.get(session.key)
+        if isinstance(courier, RemoteCourier):
+            self._set_mark(session, courier)
+        elif courier is None:
             session.delivery.deliver((decode_record(orjson.loads(line)),))
 
     def _write(self, kind: Kind, state: TrainerState, payload: Payload) -> bytes:
@@ -170,7 +202,7 @@ class SpoolRecorder(Recorder):
             self._last_log = (record.step, encode(record.values))
         return encode_record(record)
 
-    def _couriers_of_files(self) -> list[Courier]:
+    def _couriers_of_files(self) -> list[Courier | RemoteCourier]:
         couriers = [*self._couriers.values(), *self._unfinished]
         return [courier for courier in couriers if courier.delivery.reporter.takes_artifacts]
 
@@ -180,8 +212,36 @@ class SpoolRecorder(Recorder):
 
     def _pass_over(self, session: Session, numbers: range) -> None:
         self._left_out.setdefault(session.key, set()).update(numbers)
-        entry = {"kind": "skip", "tracker": session.key, "first": numbers.start, "end": numbers.stop}
-        self._journal.append(encode(entry))
+        self._write_skips(session.key, numbers)
+
+    def _write_skips(self, key: str, numbers: Collection[int]) -> None:
+        """Write down which records a tracker is not to get, a line for each row of them."""
+        self._skips[key] = self._skips.get(key, 0) + bool(numbers)
+        for first, end in _rows(numbers):
+            self._journal.append(encode({"kind": "skip", "tracker": key, "first": first, "end": end}))
+
+
+def _rows(numbers: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Numbers as rows without a gap: the first of each, and the one behind its last."""
+    first = last = None
+    for number in sorted(numbers):
+        if first is None or last is None or number > last + 1:
+            if first is not None and last is not None:
+                yield first, last + 1
+            first = number
+        last = number
+    if first is not None and last is not None:
+        yield first, last + 1
+
+
+def _can_be_described(reporter: Reporter) -> bool:
+    """Whether another process could make such a reporter: of its class and plain options, and nothing else."""
+    kind, given = type(reporter), reporter._as_given()
+    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__ or any(map(given.get, reporter.handles)):
+        return False
+    _, options = _recipe(reporter)
+    from_setup = {name for name in vars(reporter).keys() - given.keys() if vars(reporter)[name] is not None}
+    return options.keys() == given.keys() - set(reporter.handles) and from_setup <= OF_ITS_OWN
 
 
 def _item(value: Any) -> Any:

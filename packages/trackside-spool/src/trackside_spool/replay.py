@@ -74,7 +74,7 @@ def replay(folder: RunFolder, watch: Callable[[Courier], None] = Courier.join) -
         count, status = _extent(folder)
         for tracker in folder.trackers():
             if tracker.durable < count or tracker.status is None:
-                yield _deliver(folder, run, tracker, _build(tracker), left_out.get(tracker.key, set()), status, watch)
+                yield _deliver(folder, run, tracker, build(tracker), left_out.get(tracker.key, set()), status, watch)
     finally:
         folder.unlock()
 
@@ -133,7 +133,8 @@ def _deliver(
     return Outcome(run, tracker, tracker.durable - before, reason)
 
 
-def _build(tracker: Tracker) -> Reporter:
+def build(tracker: Tracker) -> Reporter:
+    """Make the reporter that a tracker was reported to by."""
     module, _, name = tracker.reporter.partition(":")
     kind = importlib.import_module(module)
     for part in name.split("."):
