@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from trackside.delivery import Delivery
-from trackside.records import Artifact, Kind, Record, Run, Status
+from trackside.delivery import Delivery, reason_of
+from trackside.records import STATE_KEY, Artifact, Kind, Record, Run, Status, carried_by
 from trackside.state import TrainerState
 from trackside.values import Redaction, describe, flatten
 
@@ -56,6 +56,24 @@ class Session:
     def is_unfinished(self) -> bool:
         """Whether a training has begun and nobody has told of its end."""
         return self.has_begun and not self.has_ended
+
+    @property
+    def carried_id(self) -> Any:
+        """The tracker's id of this run that the loop's state has brought along, if any."""
+        state = self.recorder.state
+        carried = {} if state is None else carried_by(state)
+        return carried.get("trackers", {}).get(self.key) if carried.get("run") == self.recorder.run.id else None
+
+    def carry_id(self) -> None:
+        """Let the loop's state, and so each checkpoint, know the run and the tracker's id of it."""
+        state, run = self.recorder.state, self.recorder.run
+        if state is None:
+            return
+        carried = carried_by(state)
+        trackers = dict(carried.get("trackers", {})) if carried.get("run") == run.id else {}
+        if (tracker_id := self.delivery.reporter.tracker_id) is not None:
+            trackers[self.key] = tracker_id
+        state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
 
 class Ending(NamedTuple):
@@ -113,8 +131,12 @@ class Recorder:
         from importlib.metadata import entry_points
 
         for point in entry_points(group="trackside.recorder"):
-            recorder: Recorder = point.load()(run)
-            return recorder
+            try:
+                recorder: Recorder = point.load()(run)
+            except (ImportError, OSError) as error:  # a folder that cannot be written to, a system without file locks
+                logger.warning("No journal can be kept (%s); log calls wait for their trackers.", reason_of(error))
+            else:
+                return recorder
         return Recorder(run)
 
     @classmethod
@@ -144,7 +166,7 @@ class Recorder:
         namesakes = sum(other.name == reporter.name for other in self._others(reporter))
         self._reporters.append(weakref.ref(reporter))
         key = f"{reporter.name}-{namesakes + 1}" if namesakes else reporter.name
-        return Session(self, Delivery(reporter), key, max(0, self._count - 1))
+        return Session(self, Delivery(reporter), key, self._count - (1 if self._recent else 0))
 
     def has_duplicate(self, reporter: Reporter) -> bool:
         """Whether another reporter reports this run to the same place."""

@@ -161,7 +161,7 @@ class Reporter(TrainerCallback, ABC):
             session.has_begun = session.recorder.is_training = True
             self._open(session, args, state, model, **kwargs)
             if session.is_open:
-                self._carry_id(session, state)
+                session.carry_id()
 
     def on_log(
         self,
@@ -205,7 +205,7 @@ class Reporter(TrainerCallback, ABC):
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
         name = f"checkpoint-{state.global_step}"
-        path = os.path.join(str(argument(args, "output_dir") or "."), name)
+        path = os.path.abspath(os.path.join(str(argument(args, "output_dir") or "."), name))
         if os.path.isdir(path) and (session := self._session_of(args, state, model)):
             artifact = Artifact(path, name, step=state.global_step)
             session.recorder.tell(session, "artifact", state, artifact)
@@ -294,7 +294,7 @@ class Reporter(TrainerCallback, ABC):
         session.phase = "open"
         _open_reporters[id(self)] = self
         mind_the_end(close_unfinished)
-        self._carry_id(session, state)
+        session.carry_id()
         if not is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
         if self.run is not None:  # it may be started elsewhere, or later
@@ -307,17 +307,10 @@ class Reporter(TrainerCallback, ABC):
             return replace(run, tracker_id=self.tracker_id)
         if self.resume not in ("auto", "new"):
             return replace(run, tracker_id=self.resume)
-        carried = carried_by(state).get("trackers", {}).get(session.key)
+        carried = session.carried_id
         if carried is None:
             return run
         return replace(run, id=new_id()) if self.resume == "new" else replace(run, tracker_id=str(carried))
-
-    def _carry_id(self, session: Session, state: TrainerState) -> None:
-        run = session.recorder.run
-        trackers = dict(carried_by(state).get("trackers", {}))
-        if self.tracker_id is not None:
-            trackers[session.key] = self.tracker_id
-        state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
     def _refused(self, error: Exception) -> None:
         said, reason = describe(error), reason_of(error)
