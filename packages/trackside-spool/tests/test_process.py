@@ -125,7 +125,8 @@ def test_after_kill_9_the_courier_delivers_the_rest_and_closes_the_run_as_killed
 
 
 def test_ctrl_c_reaches_the_training_and_not_the_courier():
-    source = TRAINING.replace("100_000", "30") + "import os, signal; os.killpg(0, signal.SIGINT)\n"
+    interrupt = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    source = TRAINING.replace("100_000", "30") + interrupt + "os.killpg(0, signal.SIGINT)\n"
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False, start_new_session=True
     )
