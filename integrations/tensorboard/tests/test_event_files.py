@@ -281,7 +281,7 @@ def test_each_trial_has_a_directory_of_its_own(loop, reporter, runs):
     assert {path.name for path in runs.iterdir()} == {"search-trial-0", "search-trial-1"}
 
 
-@pytest.mark.parametrize("name", ["../../escaped", "/absolute", "..", "a/b", "x" * 400, "größe 1"])
+@pytest.mark.parametrize("name", ["../../escaped", "/absolute", "..", "a/b", "x" * 400, "größe 1", "\U0001d49c" * 80])
 def test_the_directory_of_a_run_is_below_the_folder_whatever_its_name(loop, reporter, tmp_path, runs, name):
     begin(loop(reporter, run_name=name))
     assert Path(reporter.tracker_id).parent == runs

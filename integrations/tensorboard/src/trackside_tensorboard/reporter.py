@@ -16,7 +16,7 @@ from trackside.mapping import Keys
 from trackside_tensorboard.writer import cut_back, directory_of, open_writer, position_of, write
 
 FLOAT32_MAX = 3.4028234663852886e38
-DIRECTORY_NAME = Limits(key=r"\w\-.", key_length=80)
+DIRECTORY_NAME = Limits(key=r"\w\-.", key_length=60)  # of 255 bytes, of which one character may take four
 
 
 class TensorBoardCallback(Reporter):
