@@ -140,6 +140,10 @@ class Reporter(TrainerCallback, ABC):
     def where(self) -> str | None:
         """What shows the run to a person: an address or a command. None if the tracker says so itself."""
 
+    def place(self) -> Mapping[str, Any]:
+        """Options that say where the run is kept, if the SDK knows that by other means: a replay is made with them."""
+        return {}
+
     def configured(self) -> Configured:
         """Whether it can start: told without importing the SDK, without a network, without asking."""
         return Configured()

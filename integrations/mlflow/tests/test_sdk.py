@@ -178,6 +178,15 @@ def test_a_thousand_points_sent_again_are_no_doubles(loop, stored):
     reporter.close()
 
 
+def test_a_run_is_found_again_from_any_working_directory(loop, stored, tmp_path, monkeypatch):
+    first = MLflowCallback(tracking_uri="sqlite:///mlflow.db")
+    loop(first).train()
+    monkeypatch.chdir(tmp_path.parent)
+    loop(MLflowCallback(**first.place(), resume=first.tracker_id), output_dir="out").train()
+    assert first.place() == {"tracking_uri": f"sqlite:///{stored.database}"}
+    assert stored.runs() == [first.tracker_id]
+
+
 def test_four_processes_may_make_one_store_and_one_experiment_at_once(tmp_path):
     code = """
         from trackside_mlflow import MLflowCallback

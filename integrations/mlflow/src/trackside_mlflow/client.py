@@ -23,7 +23,12 @@ LOCK_SECONDS = 60
 
 
 class Client:
-    """An `MlflowClient` of which each call is made quickly and quietly."""
+    """An `MlflowClient` of which each call is made quickly and quietly.
+
+    Attributes:
+        tracking_uri: of its store.
+        place: the same, such that it leads there from any working directory.
+    """
 
     def __init__(self, tracking_uri: str | None) -> None:
         mlflow = import_quietly()
@@ -31,6 +36,7 @@ class Client:
         try:
             with _quickly(), _alone_with(uri):
                 self._client = mlflow.MlflowClient(uri)
+                self.place = _from_anywhere(uri)
         except ImportError as error:
             raise RuntimeError(
                 f"{redact(uri)} needs all of mlflow, of which a part is installed ({error}); "
@@ -190,6 +196,13 @@ def _alone_with(uri: str) -> Iterator[None]:
         yield
     with suppress(OSError):  # where open files cannot be removed, or it is gone
         os.remove(lock)
+
+
+def _from_anywhere(uri: str) -> str:
+    path = _sqlite_file(uri)
+    if path is not None:
+        return uri.replace(path, os.path.abspath(path), 1)
+    return os.path.abspath(uri) if os.path.isdir(uri) else uri
 
 
 def _sqlite_file(uri: str) -> str | None:

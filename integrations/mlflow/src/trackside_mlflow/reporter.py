@@ -124,6 +124,10 @@ class MLflowCallback(Reporter):
         if self._active_run is not None:
             make_inactive(self._active_run)
 
+    def place(self) -> Mapping[str, Any]:
+        """The store, which `mlflow.set_tracking_uri` or the working directory may have chosen."""
+        return {"tracking_uri": self._client.place} if hasattr(self, "_client") else {}
+
     def where(self) -> str | None:
         return self._shown_by
 
