@@ -59,17 +59,21 @@ class Delivery:
 
     def begin(self, run: Run, is_reopened: bool = False) -> None:
         """Start a run and send its parameters, or reopen one; raises what `start` raises."""
+        self.start(run)
+        if not is_reopened:
+            try:
+                self._make_all(self.param_calls(run))
+            except BaseException:  # interrupted: nobody else knows yet that a run is open
+                self.end("killed")
+                raise
+
+    def start(self, run: Run) -> None:
+        """Start or reopen a run, and nothing else; raises what `start` raises."""
         try:
             self.reporter.tracker_id = self.reporter.start(run)
         except BaseException:
             self.reporter.run = None
             raise
-        if not is_reopened:
-            try:
-                self._make_all(self._param_calls(run))
-            except BaseException:  # interrupted: nobody else knows yet that a run is open
-                self.end("killed")
-                raise
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Bring records of the run, in order, to the tracker."""
@@ -82,7 +86,11 @@ class Delivery:
         finally:  # also when it is interrupted, by somebody who has no patience with a slow flush
             if not self.reporter.adopted:
                 self.call("finish", status)
-            self.reporter.run = None
+            self.conclude()
+
+    def conclude(self) -> None:
+        """Let go of a run that is finished, and say what the tracker has missed."""
+        self.reporter.run = None
         if self._failures:
             failed = ", ".join(f"{operation} ({count})" for operation, count in self._failures.items())
             logger.warning("%s did not take everything; calls that failed: %s.", self.reporter.name, failed)
@@ -143,7 +151,7 @@ class Delivery:
         for batch in batches(points, self._limits.points_per_call):
             yield Call("log_points", (batch,), sum(len(point.values) for point in batch))
 
-    def _param_calls(self, run: Run) -> Iterator[Call]:
+    def param_calls(self, run: Run) -> Iterator[Call]:
         """The calls that bring the parameters of a run to the tracker."""
         if self.reporter.has("log_params"):
             params = {self._param_keys(name): self._cut(name, value) for name, value in flatten(run.params).items()}

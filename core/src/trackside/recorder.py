@@ -130,13 +130,12 @@ class Recorder:
             return Recorder(run)
         from importlib.metadata import entry_points
 
-        for point in entry_points(group="trackside.recorder"):
-            try:
+        try:
+            for point in entry_points(group="trackside.recorder"):
                 recorder: Recorder = point.load()(run)
-            except (ImportError, OSError) as error:  # a folder that cannot be written to, a system without file locks
-                logger.warning("No journal can be kept (%s); log calls wait for their trackers.", reason_of(error))
-            else:
                 return recorder
+        except (ImportError, OSError) as error:  # a folder that cannot be written to, a system without file locks
+            logger.warning("No journal can be kept (%s); log calls wait for their trackers.", reason_of(error))
         return Recorder(run)
 
     @classmethod
@@ -189,12 +188,14 @@ class Recorder:
         session.delivery.end(status)
 
     def _record(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> Any:
-        """The record of an event, made now or recognised, as `_write` has returned it."""
+        """The record of an event, made now or recognised, as `_write` has returned it; None if there was no room."""
         step = state.global_step
         with self._recording:
             found = self._recognise(session, kind, step, payload) if session.position < self._count else None
             if found is None:
                 written = self._write(kind, state, payload)
+                if written is None:
+                    return None
                 found = _Told(self._count, payload, kind, step, written)
                 self._recent.append(found)
                 self._count += 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trackside_spool import JournalError
-from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode, read_run, skipped
+from trackside_spool.journal import Journal, Notes, Reader, count_records, decode_record, encode, read_run
 
 
 def line(number, **values):
@@ -25,9 +25,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def journal(path, run):
-    journal = Journal(path, run)
-    yield journal
-    journal.close()
+    return Journal(path, run)
 
 
 def steps(path):
@@ -82,13 +80,11 @@ def test_a_line_that_a_crash_has_torn_is_left_out_and_nothing_before_it(tmp_path
     journal = Journal(path, run)
     for number in range(3):
         journal.append(line(number))
-    journal.close()
     os.truncate(path, path.stat().st_size - cut)
     whole = steps(path)
     assert whole == [0, 1]
     after = Journal(path, run)
     after.append(line(9))
-    after.close()
     assert steps(path) == [0, 1, 9]
     assert count_records(path) == 3
 
@@ -123,7 +119,7 @@ def test_lines_that_are_no_records_are_counted_and_passed_over(journal, path):
     reader = Reader(path)
     assert [number for number, _ in reader.read(10)] == [0]
     assert reader.torn == 3
-    assert skipped(path) == {"a": {0, 1}}
+    assert Notes.of(path).skipped == {"a": {0, 1}}
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "[]\n", '{"format": "other", "version": 1}\n', "\x00\n"])

@@ -1,11 +1,24 @@
 """Folders, disks and trackers that do not do what they should."""
 
+import errno
+import gc
 import logging
+import os
+import signal
+import subprocess
 import sys
+import textwrap
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from trackside import env
+from trackside_spool import folder, journal, replay
+from trackside_spool.folder import run_folders
+from trackside_spool.journal import Reader
 from trackside_testkit import FakeLoop, RecordingReporter
 
 EXPECTED = [(step, 1 / (step + 1)) for step in range(1, 9)]
@@ -42,3 +55,315 @@ def test_where_no_journal_can_be_kept_one_warning_says_so_and_the_tracker_gets_e
     for reporter in reporters:
         assert losses(reporter) == EXPECTED
     assert caplog.text.count("No journal can be kept") == 1
+
+
+def only_folder():
+    (found,) = run_folders(Path("out"))
+    return found
+
+
+def is_settled():
+    return all(debt.is_settled for debt in replay.debts(Path("out")))
+
+
+# ---- folders and disks ----------------------------------------------------------------------------------------------
+
+
+def test_a_program_may_change_its_working_directory(tmp_path):
+    reporter = RecordingReporter()
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.log({"loss": 1.0})
+    (tmp_path / "elsewhere").mkdir()
+    os.chdir(tmp_path / "elsewhere")
+    loop.log({"loss": 2.0})
+    reporter.close()
+    assert [value for _, value in losses(reporter)] == [1.0, 2.0]
+    assert os.listdir() == []
+
+
+def test_a_folder_that_is_taken_away_under_a_training_costs_no_tracker_anything(caplog):
+    reporter = RecordingReporter()
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.log({"loss": 1.0})
+    os.rename("out", "gone")
+    loop.log({"loss": 2.0})
+    reporter.close()
+    assert [value for _, value in losses(reporter)] == [1.0, 2.0]
+    assert caplog.text.count("cannot be written down") == 1
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that takes nothing as long as `disk.is_full`."""
+    disk = SimpleNamespace(is_full=False)
+
+    def refuse(call):
+        def refusing(*args):
+            if disk.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return call(*args)
+
+        return refusing
+
+    monkeypatch.setattr(os, "write", refuse(os.write))
+    monkeypatch.setattr(Path, "write_text", refuse(Path.write_text))
+    return disk
+
+
+@pytest.mark.parametrize("has_room_again", [False, True])
+def test_what_a_full_disk_does_not_take_reaches_the_tracker_once(disk, has_room_again, caplog):
+    reporter = RecordingReporter()
+    loop = FakeLoop([reporter], output_dir="out")
+    for step in range(1, 7):
+        disk.is_full = step > 2 and not (has_room_again and step > 4)
+        loop.state.global_step = step
+        loop.log({"loss": 1 / step})
+    reporter.close()
+    assert [step for step, _ in losses(reporter)] == [1, 2, 3, 4, 5, 6]
+    assert caplog.text.count("records wait in memory") == 1
+    assert ("lacks 4 records" in caplog.text) is not has_room_again
+    on_disk = [record.step for _, record in Reader(only_folder().journal).read(100)]
+    assert on_disk == ([1, 2, 3, 4, 5, 6] if has_room_again else [1, 2])
+
+
+def test_memory_that_is_full_as_well_loses_the_newest_records_and_says_how_many(disk, monkeypatch, caplog):
+    monkeypatch.setattr(journal, "MOST_WAITING", 300)
+    reporter = RecordingReporter()
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.log({"loss": 0.0})
+    disk.is_full = True
+    for number in range(1, 11):
+        loop.log({"loss": float(number)})
+    disk.is_full = False
+    loop.log({"loss": 11.0})
+    reporter.close()
+    taken = [value for _, value in losses(reporter)]
+    assert taken == sorted(set(taken))
+    assert taken[0] == 0.0
+    assert taken[-1] == 11.0
+    assert f"{12 - len(taken)} for which there was no memory" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["\U0001d49c" * 100, "日" * 300, "x" * 5000, "..", "a/b/../c", " ", "\n", "a\udc80b"])
+def test_any_name_of_a_run_makes_a_folder(name):
+    reporter = RecordingReporter()
+    train(reporter, run_name=name)
+    assert losses(reporter) == EXPECTED
+    assert only_folder().path.parent == Path("out/_trackside")
+
+
+def test_numbers_and_texts_that_json_cannot_hold_are_delivered():
+    reporter = RecordingReporter()
+    loop = FakeLoop([reporter], output_dir="out", seed=2**70)
+    for _ in range(2):
+        loop.log({"huge": 2**70, "text": "a\udc80b"})
+    reporter.close()
+    assert reporter.points["train/huge"] == [(0, float(2**70))] * 2
+    assert reporter.texts["train/text"] == [(0, "a?b")] * 2
+
+
+def test_nothing_stays_open_after_a_training():
+    train(RecordingReporter())
+    gc.collect()
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for number in range(5):
+        train(RecordingReporter(), output_dir=f"out-{number}")
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert threading.active_count() <= threads
+
+
+# ---- trackers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_tracker_that_refuses_to_start_when_nobody_waits_any_more_is_said_and_owed(monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+
+    class Late(RecordingReporter):
+        def start(self, run):
+            time.sleep(0.2)
+            raise ValueError("no such project")
+
+    train(Late())
+    assert caplog.text.count("cannot start (ValueError: no such project)") == 1
+    assert "recording is owed 10 records (ValueError: no such project)" in caplog.text
+
+
+@pytest.mark.parametrize("operation", ["log_params", "log_points", "log_summary", "finish"])
+def test_no_call_is_lost_to_a_trouble_of_the_moment(operation):
+    reporter = RecordingReporter()
+    reporter.fail(operation, ConnectionResetError("for a moment"), once=True)
+    train(reporter)
+    assert reporter.params["learning_rate"] == 0.1
+    assert sorted({step for step, _ in losses(reporter)}) == list(range(1, 9))
+    assert reporter.summary["train/train_loss"] == 0.25
+    assert reporter.statuses[-1] == "finished"
+    assert is_settled()
+
+
+@pytest.mark.parametrize("operation", ["log_params", "log_points", "log_summary", "finish"])
+def test_what_a_tracker_refuses_it_is_owed_until_it_takes_it(operation, monkeypatch, caplog):
+    reporter = RecordingReporter()
+    reporter.fail(operation, ValueError("the key is out of date"))
+    train(reporter)
+    assert not is_settled()
+    assert "(ValueError: the key is out of date); deliver them with: trackside replay" in caplog.text
+    monkeypatch.setattr(replay, "build", lambda tracker: reporter)
+    (outcome,) = replay.replay(only_folder())
+    assert "out of date" in outcome.reason
+    assert not is_settled()
+    later = RecordingReporter()
+    monkeypatch.setattr(replay, "build", lambda tracker: later)
+    (outcome,) = replay.replay(only_folder())
+    assert outcome.reason == ""
+    assert later.told(operation)
+    assert is_settled()
+
+
+def test_an_evaluation_waits_until_a_late_courier_is_done(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0")
+    gate = threading.Event()
+
+    class Held(RecordingReporter):
+        def log_points(self, points):
+            gate.wait()
+            super().log_points(points)
+
+    reporter = Held()
+    train(reporter).evaluate()
+    gate.set()
+    deadline = time.monotonic() + 30
+    while len(reporter.statuses) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert losses(reporter) == EXPECTED
+    assert len(reporter.points["eval/loss"]) == 1
+    kinds = [kind for kind, _ in reporter.calls if kind in ("start", "finish")]
+    assert kinds == ["start", "finish", "start", "finish"]
+
+
+def test_several_trackers_that_hang_have_one_deadline_together(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "2")
+    gate = threading.Event()
+
+    class Hanging(RecordingReporter):
+        def log_points(self, points):
+            gate.wait()
+
+    healthy = RecordingReporter()
+    begin = time.monotonic()
+    train(Hanging(), Hanging(), Hanging(), healthy)
+    assert time.monotonic() - begin < 5
+    assert losses(healthy) == EXPECTED
+    gate.set()
+
+
+def test_who_interrupts_the_wait_for_one_tracker_waits_for_no_other(caplog):
+    gate = threading.Event()
+
+    class Hanging(RecordingReporter):
+        def log_points(self, points):
+            gate.wait()
+
+    loop = FakeLoop([Hanging(), Hanging()], output_dir="out", eval_strategy="no", save_strategy="no")
+    loop.fire("on_train_begin")
+    loop.log({"loss": 1.0})
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        loop.fire("on_train_end")
+    loop.fire("on_exception", exception=KeyboardInterrupt())
+    assert time.monotonic() - begin < 5
+    assert "recording is owed" in caplog.text
+    assert "recording-2 is owed" in caplog.text
+    gate.set()
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "soon", ""])
+@pytest.mark.parametrize("variable", ["TRACKSIDE_START_SECONDS", "TRACKSIDE_DRAIN_SECONDS"])
+def test_any_number_of_seconds_is_understood(variable, text, monkeypatch, caplog):
+    monkeypatch.setenv(variable, text)
+    reporter = RecordingReporter()
+    train(reporter)
+    deadline = time.monotonic() + 30
+    while not reporter.statuses and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert losses(reporter) == EXPECTED
+    assert ("no number of seconds" in caplog.text) is (text in ("nan", "soon"))
+
+
+# ---- locks ----------------------------------------------------------------------------------------------------------
+
+
+def is_free(run_folder):
+    try:
+        run_folder.lock()
+    except folder.InUseError:
+        return False
+    run_folder.unlock()
+    return True
+
+
+def wait_until_it_is_free(run_folder):
+    deadline = time.monotonic() + 30
+    while not is_free(run_folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_run_is_free_as_soon_as_its_last_courier_is_done(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0")
+    train(RecordingReporter())
+    wait_until_it_is_free(only_folder())
+
+
+def test_a_forked_child_does_not_keep_the_run_of_its_dead_parent():
+    source = """
+    import os, signal
+    from trackside_testkit import FakeLoop, RecordingReporter
+    FakeLoop([RecordingReporter()], output_dir="out").log({"loss": 1.0})
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    print(child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(source)], stdout=subprocess.PIPE, text=True) as parent:
+        orphan = int(parent.stdout.readline())
+        parent.wait()
+        try:
+            wait_until_it_is_free(only_folder())
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+
+
+# ---- how a tracker is found again -----------------------------------------------------------------------------------
+
+
+class Placed(RecordingReporter):
+    """A tracker of which the environment, or the SDK, says where it is."""
+
+    name = "placed"
+    url = env("PLACED_URL")
+    project = env(None)
+
+    def place(self):
+        return {"project": "of-the-sdk"}
+
+
+def test_a_replay_finds_the_tracker_where_the_training_had_it(monkeypatch):
+    monkeypatch.setenv("PLACED_URL", "http://here")
+    train(Placed())
+    monkeypatch.delenv("PLACED_URL")
+    again = replay.build(only_folder().tracker("placed"))
+    assert (again.url, again.project) == ("http://here", "of-the-sdk")
+
+
+def test_a_replay_asks_for_what_was_a_secret(monkeypatch):
+    train(Placed(url="http://me:SECRET@here"))
+    tracker = only_folder().tracker("placed")
+    assert "SECRET" not in (only_folder().path / "placed.json").read_text()
+    with pytest.raises(ValueError, match="set PLACED_URL"):
+        replay.build(tracker)
+    monkeypatch.setenv("PLACED_URL", "http://me:SECRET@here")
+    assert replay.build(tracker).url == "http://me:SECRET@here"

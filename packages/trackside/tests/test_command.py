@@ -111,6 +111,22 @@ def test_what_cannot_be_done_is_one_sentence(typed, prepare, words, said):
     assert output.count("\n") == 1
 
 
+def test_a_journal_that_cannot_be_read_does_not_keep_other_runs_from_being_delivered(typed):
+    break_the_journal()
+    train()
+    folders = {folder.journal.read_text() == "hello\n": folder for folder in run_folders(Path("out"))}
+    (tracker,) = folders[False].trackers()
+    tracker.durable = tracker.offset = 0
+    tracker.status = tracker.position = tracker.tracker_id = None
+    folders[False].keep(tracker)
+    code, output = typed("replay", "out")
+    assert code == 1
+    assert "is no journal" in output
+    assert "12 records to tensorboard" in output
+    assert typed("prune", "out")[1].endswith("1 journals were delivered and are deleted.\n")
+    assert folders[True].journal.exists()
+
+
 def test_a_run_that_is_at_work_is_left_alone(typed):
     train()
     forget_delivery()

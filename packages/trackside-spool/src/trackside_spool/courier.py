@@ -7,14 +7,16 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trackside import Run, Status
 from trackside.delivery import FAILED, Call, Delivery, reason_of
 from trackside.records import Record
 from trackside_spool.folder import RunFolder, Tracker
-from trackside_spool.journal import Reader
+from trackside_spool.journal import Journal, Reader
+from trackside_spool.recipe import note_place
 from trackside_spool.snapshots import snapshot_of
 
 logger = logging.getLogger(__name__)
@@ -39,10 +41,13 @@ class Budget:
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
         self._free_at = 0.0
+        self._lifted = 0
         self._lock = threading.Lock()
 
     def reserve(self, seconds: float) -> float:
         """Reserve CPU time; returns the seconds to wait until it may be used."""
+        if self._lifted:
+            return 0.0
         with self._lock:
             now = time.monotonic()
             begins = max(self._free_at, now)
@@ -54,15 +59,34 @@ class Budget:
         with self._lock:
             self._free_at -= seconds / self._share
 
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """While a loop waits for its couriers, there is nobody to be polite to."""
+        self._lifted += 1
+        try:
+            yield
+        finally:
+            self._lifted -= 1
+
 
 BUDGET = Budget()
+
+
+def _renew_budget_in_child() -> None:
+    """A forked child would wait for ever for a lock that a thread of its parent held."""
+    global BUDGET
+    BUDGET = Budget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_budget_in_child)
 
 
 class Courier(threading.Thread):
     """Starts a run at one tracker, delivers its records, finishes it, and writes down how far it has come.
 
     It reads the journal, so that its memory does not grow however far it lags. What fails is tried again: as long as it
-    takes if the tracker cannot be reached, a few times if it refuses.
+    takes if the tracker cannot be reached, a few times if it refuses; what it has refused it is owed.
 
     Args:
         delivery: to the tracker; the reporter's operations are called in this thread only.
@@ -70,8 +94,12 @@ class Courier(threading.Thread):
         folder: of the run.
         tracker: what the tracker has of the run; kept up to date.
         limit: the number of the first record that is not to be delivered yet.
-        left_out: numbers of records that are not for this tracker.
+        is_for: whether a record, told by its number and itself, is for this tracker.
         is_reopened: whether the run was closed there before, by this process.
+        journal: what is written to in this process, for the records that a full disk keeps in memory.
+        after: a courier to the same tracker that has to end before this one begins.
+        on_start: called when the run is open at the tracker.
+        on_end: called when nothing more is going to happen.
     """
 
     def __init__(
@@ -81,25 +109,31 @@ class Courier(threading.Thread):
         folder: RunFolder,
         tracker: Tracker,
         limit: Callable[[], int | None],
-        left_out: Collection[int],
+        is_for: Callable[[int, Record], bool],
         is_reopened: bool = False,
+        *,
+        journal: Journal | None = None,
+        after: Any = None,
         on_start: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name=f"trackside-{tracker.key}", daemon=True)
         self.delivery, self.tracker = delivery, tracker
         self._reporter = delivery.reporter
-        self._run, self._folder = run, folder
-        self._limit, self._left_out = limit, left_out
-        self._is_reopened, self._on_start = is_reopened, on_start
-        self._reader = Reader(folder.journal, tracker.durable, tracker.offset)
+        self._run, self._folder, self._journal = run, folder, journal
+        self._limit, self._is_for = limit, is_for
+        self._is_reopened, self._after = is_reopened, after
+        self._on_start, self._on_end = on_start, on_end
         self._flushed_at = time.monotonic()
         self._batch, self._took = 1, SLICE_SECONDS
         self._status: Status = "finished"
         self._closing = threading.Event()
         self.has_started = threading.Event()
         self.has_ended = threading.Event()
+        self.is_waited_for = True
         self.refusal: Exception | None = None
         self.trouble = ""
+        self._refused_because = ""
 
     def close(self, status: Status) -> None:
         """Deliver the rest at full speed, then finish the run. Returns at once; `has_ended` tells when it is done."""
@@ -112,45 +146,61 @@ class Courier(threading.Thread):
 
     def owed(self) -> int:
         """How many records the tracker has not got yet."""
-        limit = self._limit()
-        return (self._reader.number if limit is None else limit) - self.tracker.sent
+        return max(0, (self._limit() or 0) - self.tracker.sent) + self.tracker.refusals
 
     def run(self) -> None:
         try:
+            if self._after is not None:
+                self._after.has_ended.wait()
+            self._reader = Reader(self._folder.journal, self.tracker.durable, self.tracker.offset, self._journal)
             if self._begin():
                 self._deliver()
                 self._finish()
-        except Exception:
+        except Exception as error:
+            self.trouble = reason_of(error)
             logger.exception("%s: the delivery has failed.", self.tracker.key)
         finally:
             self.has_started.set()
             self.has_ended.set()
+            self._on_end()
 
     def _begin(self) -> bool:
-        def begin() -> None:
-            self.delivery.begin(self._run, self._is_reopened)
-
-        self.refusal = self._persist("start", begin, tries=1)
+        self.refusal = self._persist("start", lambda: self.delivery.start(self._run), tries=1)
+        note_place(self.tracker, self._reporter)
         if self.refusal is not None:
+            self.keep()
+            self.trouble = reason_of(self.refusal)
+            tell_of_late_refusal(self, self.tracker.key)
             return False
         self.tracker.tracker_id, self.tracker.status = self._reporter.tracker_id, None
         self._flush()
-        self._folder.keep(self.tracker)
+        self.keep()
         self._on_start()
         self.has_started.set()
+        if not self.tracker.has_params:
+            self.tracker.has_params = self._make_all(self.delivery.param_calls(self._run))
+            self._flush()
+        if self.tracker.refused and not self._is_reopened:
+            self._deliver_refused()
         return True
+
+    def _deliver_refused(self) -> None:
+        """Try once more what was refused before; what is refused again is added at the end."""
+        reader = Reader(self._folder.journal)
+        for first, end in tuple(self.tracker.refused):
+            while records := reader.read(LARGEST_BATCH, end):
+                self._deliver_batch([(number, record) for number, record in records if number >= first])
+            del self.tracker.refused[0]
+            self.keep()
 
     def _deliver(self) -> None:
         while True:
             is_last = self._closing.is_set()  # asked before reading: what is told before it is read below
             records = self._reader.read(LARGEST_BATCH if is_last else self._batch, self._limit())
             if records:
-                mine = [
-                    self._with_snapshot(number, record) for number, record in records if number not in self._left_out
-                ]
-                self._deliver_batch(mine)
+                self._deliver_batch(records)
                 self.tracker.sent = self._reader.number
-                self._folder.keep(self.tracker)
+                self.keep()
             elif is_last:
                 return
             else:
@@ -165,28 +215,39 @@ class Courier(threading.Thread):
         path = snapshot_of(record.artifact, number, self._folder.artifacts)
         return record._replace(artifact=record.artifact._replace(path=str(path))) if path.exists() else record
 
-    def _deliver_batch(self, records: list[Record]) -> None:
+    def _deliver_batch(self, records: list[tuple[int, Record]]) -> None:
         """Deliver in slices of the budget, which the size of a batch is fitted to; at full speed at the end."""
+        mine = [self._with_snapshot(number, record) for number, record in records if self._is_for(number, record)]
         if not self._closing.is_set():
             self._closing.wait(BUDGET.reserve(self._took))
         begin = time.thread_time()
-        for call in self.delivery.calls(records):
-            self._make(call)
+        if not self._make_all(self.delivery.calls(mine)):
+            self.tracker.refuse(records[0][0], records[-1][0] + 1)
         if not self._closing.is_set():
             took = max(time.thread_time() - begin, 1e-5)
             BUDGET.settle(self._took - took)
             self._batch = max(1, min(LARGEST_BATCH, round(len(records) * SLICE_SECONDS / took)))
             self._took = took * self._batch / max(1, len(records))
 
-    def _make(self, call: Call) -> None:
+    def _make_all(self, calls: Iterator[Call]) -> bool:
+        """Make all calls, whatever becomes of them; false if the tracker refuses one."""
+        return not [call for call in calls if not self._make(call)]
+
+    def _make(self, call: Call) -> bool:
+        """Make a call; false if the tracker refuses it."""
         if call.operation == "log_artifact" and not os.path.exists(call.arguments[0].path):
             self.delivery.warn_once("gone", "%s: %s is gone.", self.tracker.key, call.arguments[0].name)
-            return
+            return True
         error = self._persist(call.operation, lambda: getattr(self._reporter, call.operation)(*call.arguments))
         if error is None:
             self.delivery.note_success(call)
         else:
-            self.delivery.note_failure(call.operation, error)
+            self._note_refusal(call.operation, error)
+        return error is None
+
+    def _note_refusal(self, operation: str, error: Exception) -> None:
+        self._refused_because = reason_of(error)
+        self.delivery.note_failure(operation, error)
 
     def _flush(self) -> None:
         """What the tracker says is safe need not be sent again."""
@@ -199,13 +260,28 @@ class Courier(threading.Thread):
 
     def _note_durable(self, number: int, offset: int, position: Any = None) -> None:
         self.tracker.durable, self.tracker.offset, self.tracker.position = number, offset, position
-        self._folder.keep(self.tracker)
+        self.keep()
+
+    def keep(self) -> None:
+        """Write down what the tracker has. Where that cannot be done, a replay would deliver it again."""
+        try:
+            self._folder.keep(self.tracker)
+        except OSError as error:
+            message = "What %s has cannot be written down (%s)."
+            self.delivery.warn_once("keep", message, self.tracker.key, reason_of(error))
 
     def _finish(self) -> None:
         self._flush()
-        self.delivery.end(self._status)
-        self.tracker.status = self._status
-        self._note_durable(self._reader.number, self._reader.offset, self.tracker.position)
+        error = None
+        if not self._reporter.adopted:
+            error = self._persist("finish", lambda: self._reporter.finish(self._status))
+        if error is None:
+            self.tracker.status = self._status
+            self._note_durable(self._reader.number, self._reader.offset, self.tracker.position)
+        else:
+            self._note_refusal("finish", error)
+        self.trouble = self._refused_because
+        self.delivery.conclude()
 
     def _persist(self, what: str, attempt: Callable[[], None], tries: int = TRIES) -> Exception | None:
         """Try until it works, with growing pauses; the error if it is one that trying again does not mend."""
@@ -232,6 +308,12 @@ class Courier(threading.Thread):
         if not self._closing.wait(seconds):
             return
         time.sleep(min(seconds, 1.0))
+
+
+def tell_of_late_refusal(courier: Any, key: str) -> None:
+    """Warn of a tracker that refuses to start when nobody waits for it any more."""
+    if not courier.is_waited_for:
+        logger.warning("%s cannot start (%s); what it is owed is kept.", key, courier.trouble)
 
 
 def _pauses() -> Iterator[float]:

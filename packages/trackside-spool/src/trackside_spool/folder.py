@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import threading
+import weakref
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from trackside import Run
 from trackside_spool.journal import NAME
 
+# Characters of a name in a path: of 255 bytes, of which one character may take four.
+LONGEST_NAME = 60
 FOLDER = "_trackside"  # the underscore keeps it out of what transformers pushes to a hub
 
 
@@ -29,12 +32,15 @@ class Tracker:
     Attributes:
         key: the reporter's name, with a number if there are several of one name.
         reporter: the class, as `module:Class`.
-        options: those that the user gave, secrets left out.
+        options: those that the user or the environment gave, secrets left out.
+        withheld: the names of those that were left out.
         tracker_id: the tracker's own id of the run, once it is known.
         sent: the number of the first record that was not sent.
         durable: the number of the first record that may be lost if the tracker's process dies; a replay begins there.
         offset: where that record begins in the journal, in bytes.
         position: what the tracker's `flush` has said of where it was at `durable`.
+        refused: the first and the end of each range of records that it has refused; they are owed to it as well.
+        has_params: whether it has the parameters of the run.
         status: with which the run was closed there, None while it is open.
     """
 
@@ -46,7 +52,34 @@ class Tracker:
     durable: int = 0
     offset: int = 0
     position: Any = None
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    has_params: bool = False
+    withheld: list[str] = field(default_factory=list)
     status: str | None = None
+
+    def has(self, number: int) -> bool:
+        """Whether it has taken a record."""
+        return number < self.sent and not any(first <= number < end for first, end in self.refused)
+
+    @property
+    def refusals(self) -> int:
+        """How many records it has refused."""
+        return sum(end - first for first, end in self.refused)
+
+    def refuse(self, first: int, end: int) -> None:
+        """Note that it has refused the records from `first` up to `end`."""
+        if self.refused and self.refused[-1][1] == first:
+            first, _ = self.refused.pop()
+        self.refused.append((first, end))
+
+    def owed(self, count: int) -> int:
+        """How many of the first `count` records it has not safely got."""
+        return max(0, count - self.durable) + self.refusals
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has all but records: the parameters, and how the run has ended."""
+        return self.has_params and self.status is not None
 
 
 class RunFolder:
@@ -57,11 +90,13 @@ class RunFolder:
         self.journal = path / NAME
         self.artifacts = path / "artifacts"
         self._lock: int | None = None
+        self._unlocking = threading.Lock()
+        _folders.add(self)
 
     @classmethod
     def of(cls, run: Run) -> RunFolder:
-        readable = re.sub(r"[^\w.-]", "_", run.name)[:80]
-        return cls(Path(run.output_dir) / FOLDER / f"{readable}-{run.id}")
+        readable = re.sub(r"[^\w.-]", "_", run.name)[:LONGEST_NAME]
+        return cls(Path(os.path.abspath(run.output_dir)) / FOLDER / f"{readable}-{run.id}")
 
     def lock(self) -> tuple[int]:
         """Claim the run for this process, until it dies or unlocks; returns the descriptor that holds the claim.
@@ -84,16 +119,18 @@ class RunFolder:
         return (lock,)
 
     def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        with self._unlocking:  # who comes second returns when the run is free as well
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def trackers(self) -> list[Tracker]:
         """What the trackers of this run have of it."""
         found = []
         for path in sorted(self.path.glob("*.json")):
-            with contextlib.suppress(ValueError, TypeError):
-                found.append(Tracker(**orjson.loads(path.read_bytes())))
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                known = json.loads(path.read_bytes()).items()
+                found.append(Tracker(**{name: value for name, value in known if name in _FIELDS}))
         return found
 
     def tracker(self, key: str) -> Tracker | None:
@@ -103,8 +140,23 @@ class RunFolder:
         """Write down what a tracker has, whole or not at all."""
         path = self.path / f"{tracker.key}.json"
         partial = path.with_suffix(".partial")
-        partial.write_bytes(orjson.dumps(asdict(tracker), option=orjson.OPT_INDENT_2, default=str))
+        partial.write_text(json.dumps(asdict(tracker), indent=2, default=str))
         os.replace(partial, path)
+
+
+_FIELDS = {spec.name for spec in fields(Tracker)}
+_folders: weakref.WeakSet[RunFolder] = weakref.WeakSet()
+
+
+def _unlock_in_child() -> None:
+    """A forked child would hold the locks of its parent, also after that has died."""
+    for folder in list(_folders):
+        folder._unlocking = threading.Lock()
+        folder.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 def run_folders(below: Path) -> Iterator[RunFolder]:

@@ -1,18 +1,23 @@
 """The journal of a run: one JSON object a line, handed to the operating system before the log call returns.
 
 The first line describes the file: `{"format": "trackside-journal", "version": 1, "run": {...}}`. Each further line is a
-record (see `trackside.records.Record`) or says which records a tracker is not to get (`{"kind": "skip", ...}`). nan and
-the infinities, for which JSON has no numbers, are written as the words "NaN", "Infinity" and "-Infinity".
+record (see `trackside.records.Record`), or a note: which records a tracker is not to get (`{"kind": "skip", ...}`), or
+at which step the run was resumed (`{"kind": "resumed", ...}`). nan and the infinities, for which JSON has no numbers,
+are written as the words "NaN", "Infinity" and "-Infinity".
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import logging
 import math
 import os
+import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +31,13 @@ logger = logging.getLogger(__name__)
 FORMAT, VERSION = "trackside-journal", 1
 NAME = "journal.jsonl"
 
-# Records that wait in memory while the disk refuses them.
-MOST_UNPROTECTED = 100_000
+# Bytes that wait in memory while the disk refuses them.
+MOST_WAITING = 64 << 20
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEADER = b'{"format":"'
 _SKIP = b'{"kind":"skip"'
+_RESUMED = b'{"kind":"resumed"'
 
 
 class JournalError(ValueError):
@@ -41,30 +47,51 @@ class JournalError(ValueError):
 class Journal:
     """Appends lines to the journal of a run; what was appended survives the death of the process.
 
-    Where the disk refuses a line, it and the next ones wait in memory, and go to the disk as soon as that takes them.
+    Where the disk refuses a line, it and the next ones wait in memory, from where readers in this process have them,
+    and go to the disk as soon as that takes them. What there is no memory for either is lost, and counted.
+
+    Attributes:
+        end: where the next line begins, in bytes.
+        unprotected: the lines that wait in memory, each with where it begins.
+        lost: how many lines are neither on the disk nor in memory.
     """
 
     def __init__(self, path: Path, run: Run) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.unprotected: deque[bytes] = deque(maxlen=MOST_UNPROTECTED)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        self.end = os.lseek(self._file, 0, os.SEEK_END)
+        self.path, self.lost = path, 0
+        self.unprotected: deque[tuple[int, bytes]] = deque()
+        self._file = _held_open(self, path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self.end = self._on_disk = os.lseek(self._file, 0, os.SEEK_END)
         if self.end == 0:
             self.append(encode({"format": FORMAT, "version": VERSION, "run": dataclasses.asdict(run)}))
         elif os.pread(self._file, 1, self.end - 1) != b"\n":
             self.append(b"\n")  # what a crash tore off stays a line of its own, which readers leave out
 
-    def append(self, line: bytes) -> None:
+    def append(self, line: bytes) -> bool:
+        """Append a line; false if there is no room for it anywhere."""
         if self.unprotected:
-            self.unprotected.append(line)
             self._catch_up()
-        elif not self._write(line):
-            self.unprotected.append(line)
+        if not self.unprotected and self._write(line):
+            self.end += len(line)
+            return True
+        if not self.unprotected:
             logger.warning("%s cannot be written; records wait in memory and would be lost in a crash.", self.path)
+        if self.end - self._on_disk > MOST_WAITING:
+            self.lost += 1
+            return False
+        self.unprotected.append((self.end, line))
+        self.end += len(line)
+        return True
+
+    def waiting(self, offset: int) -> Iterator[bytes]:
+        """The lines that wait in memory for the disk, if they are what follows at `offset`."""
+        for begin, line in tuple(self.unprotected):
+            if begin == offset:
+                offset += len(line)
+                yield line
 
     def _catch_up(self) -> None:
-        while self.unprotected and self._write(self.unprotected[0]):
+        while self.unprotected and self._write(self.unprotected[0][1]):
             self.unprotected.popleft()
 
     def _write(self, line: bytes) -> bool:
@@ -73,18 +100,26 @@ class Journal:
         except OSError:
             return False
         if written == len(line):
-            self.end += written
+            self._on_disk += written
             return True
-        os.ftruncate(self._file, self.end)  # half a line on a full disk
+        os.ftruncate(self._file, self._on_disk)  # half a line on a full disk
         return False
 
-    def close(self) -> None:
-        os.close(self._file)
+
+def _held_open(owner: object, path: Path, flags: int) -> int:
+    """A file that is open as long as its owner lives, whatever becomes of its name."""
+    file = os.open(path, flags, 0o644)
+    weakref.finalize(owner, os.close, file).atexit = False  # at the exit of the program runs are still to be closed
+    return file
 
 
 def encode(entry: Mapping[str, Any]) -> bytes:
     """A line of plain data, ending in a newline."""
-    return orjson.dumps(_in_words(entry), option=orjson.OPT_APPEND_NEWLINE)
+    plain = _in_words(entry)
+    try:
+        return orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # an int of more than 64 bits, or the undecodable bytes of a file name
+        return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _in_words(value: Any) -> Any:
@@ -145,32 +180,40 @@ class Reader:
         torn: lines that a crash has torn, which are left out.
     """
 
-    def __init__(self, path: Path, number: int = 0, offset: int = 0) -> None:
-        self._path = path
+    def __init__(self, path: Path, number: int = 0, offset: int = 0, journal: Journal | None = None) -> None:
         self.number, self.offset, self.torn = number, offset, 0
+        self._file, self._journal = _held_open(self, path, os.O_RDONLY), journal
 
     def read(self, most: int, before: int | None = None) -> list[tuple[int, Record]]:
         """The next records with their numbers, at most `most`, and none whose number is `before` or greater."""
         found: list[tuple[int, Record]] = []
-        with open(self._path, "rb") as file:
-            file.seek(self.offset)
-            while len(found) < most and self.number != before:
-                line = file.readline()
-                if not line.endswith(b"\n"):  # the end, or a line that is being written
-                    break
-                self.offset += len(line)
-                record = self._record(line)
-                if record is not None:
-                    found.append((self.number, record))
-                    self.number += 1
+        for line in self._lines():
+            if len(found) == most or self.number == before:
+                break
+            self.offset += len(line)
+            record = self._record(line)
+            if record is not None:
+                found.append((self.number, record))
+                self.number += 1
         return found
 
+    def _lines(self) -> Iterator[bytes]:
+        """The lines from `offset` on: those on the disk, then those that wait for it."""
+        with open(self._file, "rb", closefd=False) as file:
+            file.seek(self.offset)
+            for line in file:
+                if not line.endswith(b"\n"):  # one that is being written
+                    return
+                yield line
+        if self._journal is not None:
+            yield from self._journal.waiting(self.offset)
+
     def _record(self, line: bytes) -> Record | None:
-        if line.startswith((_SKIP, _HEADER)) or line == b"\n":
+        if line.startswith((_SKIP, _RESUMED, _HEADER)) or line == b"\n":
             return None
         try:
             return decode_record(orjson.loads(line))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             self.torn += 1
             return None
 
@@ -183,12 +226,39 @@ def count_records(path: Path) -> int:
     return reader.number
 
 
-def skipped(path: Path) -> dict[str, set[int]]:
-    """The numbers of the records that a tracker is not to get, by the tracker's key."""
-    found: dict[str, set[int]] = {}
-    with open(path, "rb") as file:
-        for line in file:
-            if line.startswith(_SKIP) and line.endswith(b"\n"):
-                entry = orjson.loads(line)
-                found.setdefault(entry["tracker"], set()).update(range(entry["first"], entry["end"]))
-    return found
+@dataclass
+class Notes:
+    """What the lines of a journal that are no records say.
+
+    Attributes:
+        skipped: the numbers of the records that a tracker is not to get, by the tracker's key.
+        resumed: the number of the first record after each resume, and the step at which that went on.
+    """
+
+    skipped: dict[str, set[int]] = field(default_factory=dict)
+    resumed: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path) -> Notes:
+        notes = cls()
+        with open(path, "rb") as file:
+            for line in file:
+                if line.startswith((_SKIP, _RESUMED)):
+                    with contextlib.suppress(ValueError, KeyError, TypeError):  # torn
+                        notes.take(orjson.loads(line))
+        return notes
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        if entry["kind"] == "skip":
+            self.skipped.setdefault(entry["tracker"], set()).update(range(entry["first"], entry["end"]))
+        else:
+            self.resumed.append((entry["first"], entry["step"]))
+
+    def is_for(self, key: str, number: int, record: Record) -> bool:
+        """Whether a tracker is to get a record: it was told of it, and no resume has made it void."""
+        is_void = any(number < first and record.step > step for first, step in self.resumed)
+        return not is_void and number not in self.skipped.get(key, ())
+
+    def step_after(self, number: int) -> int:
+        """The step to which the run was set back after the records before `number`; 0 if it was not."""
+        return min((step for first, step in self.resumed if first >= number), default=0)

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from trackside import Run
-from trackside.delivery import Delivery
+from trackside.delivery import Delivery, reason_of
+from trackside.records import Record
 from trackside_spool import courier
-from trackside_spool.courier import Courier
+from trackside_spool.courier import Courier, tell_of_late_refusal
 from trackside_spool.folder import RunFolder, Tracker
-from trackside_spool.journal import skipped
-from trackside_spool.replay import build
+from trackside_spool.journal import Notes
+from trackside_spool.recipe import build
 
 # Read from -c, not with -m: a `json.py` in the working directory would take the place of the library's.
 BOOT = "import sys; sys.path[:] = {path!r}; from trackside_spool.process import serve; serve()"
@@ -109,6 +110,7 @@ class RemoteCourier:
         self.key, self.slot, self.delivery = key, slot, delivery
         self._folder, self._process = folder, process
         self.has_started, self.has_ended = threading.Event(), threading.Event()
+        self.is_waited_for, self.is_closing = True, False
         self.refusal: Exception | None = None
         self.trouble = ""
 
@@ -122,21 +124,25 @@ class RemoteCourier:
         self._process.marks.set(self.slot, number, skips)
 
     def owed(self) -> int:
-        return self._process.marks.get(self.slot)[0] - self.tracker.sent
+        tracker = self.tracker
+        return max(0, self._process.marks.get(self.slot)[0] - tracker.sent) + tracker.refusals
 
     def hear(self, event: str, **facts: Any) -> None:
         if event == "started":
             self.delivery.reporter.tracker_id = facts["tracker_id"]
         elif event == "refused":
-            self.refusal = RuntimeError(facts["reason"])
+            self.refusal, self.trouble = RuntimeError(facts["reason"]), facts["trouble"]
+            tell_of_late_refusal(self, self.key)
         elif event == "ended":
             self.delivery.sent += facts["sent"]
+            self.trouble = facts["trouble"]
             self.has_ended.set()
         elif not self.has_ended.is_set():
             self.trouble = "its process is gone"
         self.has_started.set()
 
     def close(self, status: str) -> None:
+        self.is_closing = True
         self._process.say(do="close", key=self.key, status=status)
 
 
@@ -181,17 +187,17 @@ class _Server:
     def open(self, folder: str, key: str, slot: int, run: dict[str, Any], is_reopened: bool) -> None:
         place = RunFolder(Path(folder))
         tracker = next(tracker for tracker in place.trackers() if tracker.key == key)
-        marks, left_out = Marks(place.path / "marks"), _Skips(place, key)
+        marks, notes = Marks(place.path / "marks"), _Known(place, key)
 
         def limit() -> int | None:
             number, skips = marks.get(slot)
-            left_out.know(skips)
+            notes.look(skips)
             return None if self._is_orphan else number
 
         delivery = Delivery(build(tracker))
         delivery.reporter.tracker_id = tracker.tracker_id if is_reopened else None
         one = Courier(
-            delivery, Run(**run), place, tracker, limit, left_out, is_reopened,
+            delivery, Run(**run), place, tracker, limit, notes.is_for, is_reopened, after=self._couriers.get(key),
             on_start=lambda: _answer(key, "started", tracker_id=delivery.reporter.tracker_id),
         )  # fmt: skip
         self._couriers[key] = one
@@ -201,8 +207,8 @@ class _Server:
         one.start()
         one.has_ended.wait()
         if one.refusal is not None:
-            _answer(key, "refused", reason=str(one.refusal))
-        _answer(key, "ended", sent=one.delivery.sent)
+            _answer(key, "refused", reason=str(one.refusal), trouble=reason_of(one.refusal))
+        _answer(key, "ended", sent=one.delivery.sent, trouble=one.trouble)
 
     def close(self, key: str, status: Any) -> None:
         if key in self._couriers:
@@ -224,25 +230,19 @@ class _Server:
             one.has_ended.wait()
 
 
-class _Skips:
-    """The numbers of the records that a tracker is not to get, read from the journal when there are new ones."""
+class _Known:
+    """What the notes in a journal say of a tracker's records, read again when there are new ones."""
 
     def __init__(self, folder: RunFolder, key: str) -> None:
         self._folder, self._key = folder, key
-        self._known, self._numbers = 0, skipped(folder.journal).get(key, set())
+        self._count, self._notes = 0, Notes.of(folder.journal)
 
-    def know(self, count: int) -> None:
-        if count != self._known:
-            self._known, self._numbers = count, skipped(self._folder.journal).get(self._key, set())
+    def look(self, count: int) -> None:
+        if count != self._count:
+            self._count, self._notes = count, Notes.of(self._folder.journal)
 
-    def __contains__(self, number: object) -> bool:
-        return number in self._numbers
-
-    def __iter__(self) -> Any:
-        return iter(self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def is_for(self, number: int, record: Record) -> bool:
+        return self._notes.is_for(self._key, number, record)
 
 
 _answering = threading.Lock()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import shlex
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,11 +20,12 @@ from trackside.recorder import Payload, Recorder, Session
 from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
 from trackside.state import TrainerState
-from trackside.values import REDACTED, describe, redact, scalar
-from trackside_spool.courier import Courier
+from trackside.values import scalar
+from trackside_spool.courier import BUDGET, Courier
 from trackside_spool.folder import InUseError, RunFolder, Tracker
-from trackside_spool.journal import Journal, Reader, count_records, decode_record, encode, encode_record
+from trackside_spool.journal import Journal, Notes, count_records, decode_record, encode, encode_record
 from trackside_spool.process import CourierProcess, RemoteCourier
+from trackside_spool.recipe import tracker_of
 from trackside_spool.snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
@@ -30,12 +34,23 @@ logger = logging.getLogger(__name__)
 OF_ITS_OWN = {"run", "tracker_id", "adopted", "_session", "_given"}
 
 
+LONGEST_WAIT = 1e8  # seconds, which every clock can count
+
+# How long the end waits at least for each tracker, when one before it has used up the time of all.
+LEAST_DRAIN_SECONDS = 0.5
+
+
 def seconds_of(variable: str, default: float) -> float:
     """A number of seconds from the environment."""
+    text = os.environ.get(variable, "")
     try:
-        return float(os.environ.get(variable, default))
+        seconds = float(text or default)
     except ValueError:
-        return default
+        seconds = math.nan
+    if math.isnan(seconds):
+        logger.warning("%s=%r is no number of seconds; %g are taken.", variable, text, default)
+        seconds = default
+    return min(max(0.0, seconds), LONGEST_WAIT)
 
 
 class SpoolRecorder(Recorder):
@@ -46,12 +61,14 @@ class SpoolRecorder(Recorder):
         self._folder = self._claim()
         self._journal = Journal(self._folder.journal, self.run)
         self._count = count_records(self._folder.journal)
+        self._notes = Notes.of(self._folder.journal)
+        if self._count:
+            self._note({"kind": "resumed", "first": self._count, "step": run.step})
         self._last_offset = self._journal.end
         self._courier_process: CourierProcess | None = None
         self._couriers: dict[str, Courier | RemoteCourier] = {}
-        self._unfinished: list[Courier | RemoteCourier] = []
-        self._skips: dict[str, int] = {}
-        self._left_out: dict[str, set[int]] = {}
+        self._drain_until: float | None = None
+        self._skips: Counter[str] = Counter()
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
         self._numeric: set[type] = {int, float, bool}
         self._last_log = (-1, b"{}")
@@ -74,30 +91,46 @@ class SpoolRecorder(Recorder):
         if reporter.live:
             super().open(session, run, is_reopened)
             return
-        left_out = self._left_out.setdefault(session.key, set())
-        tracker = self._folder.tracker(session.key)
+        self._drain_until = None
+        before = self._couriers.get(session.key)
+        tracker = self._folder.tracker(session.key) if before is None else before.tracker
         if tracker is None:
-            offset = self._journal.end if session.position == self._count else self._last_offset
-            tracker = Tracker(session.key, *_recipe(reporter), None, session.position, session.position, offset)
+            tracker = tracker_of(session.key, reporter)
+            tracker.sent = tracker.durable = session.position
+            tracker.offset = self._journal.end if session.position == self._count else self._last_offset
         elif not is_reopened:
-            superseded = self._superseded(tracker, run.step)
-            left_out |= superseded
-            self._write_skips(session.key, superseded)
-            run = dataclasses.replace(run, position=tracker.position)
+            run = self._resumed(run, tracker)
         self._folder.lock()
-        self._folder.keep(tracker)
-        courier = self._start_courier(session, run, tracker, left_out, is_reopened)
+        courier = self._start_courier(session, run, tracker, is_reopened, before)
         courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
+        courier.is_waited_for = False
         if courier.refusal is not None:
-            del self._couriers[session.key]
+            courier.close("failed")
+            self._let_go()
             raise courier.refusal
 
+    def _resumed(self, run: Run, tracker: Tracker) -> Run:
+        """A run as it goes on in this process, after another one."""
+        tracker.has_params = False  # they may have changed
+        if tracker.offset > self._journal.end:  # what a full disk has not taken died with the process
+            tracker.sent = tracker.durable = self._count
+            tracker.offset = self._journal.end
+        if run.id != self.run.id:  # the user wants another one there
+            return run
+        return dataclasses.replace(run, position=tracker.position, tracker_id=run.tracker_id or tracker.tracker_id)
+
     def _start_courier(
-        self, session: Session, run: Run, tracker: Tracker, left_out: set[int], is_reopened: bool
+        self,
+        session: Session,
+        run: Run,
+        tracker: Tracker,
+        is_reopened: bool,
+        before: Courier | RemoteCourier | None,
     ) -> Courier | RemoteCourier:
         """A courier in the process for all of them if that is wished and can be, else in a thread of its own."""
         if os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() == "process":
             if _can_be_described(session.delivery.reporter):
+                self._folder.keep(tracker)
                 self._courier_process = self._courier_process or CourierProcess(self._folder)
                 remote = self._courier_process.remote(session.key, session.delivery)
                 self._couriers[session.key] = remote
@@ -105,24 +138,21 @@ class SpoolRecorder(Recorder):
                 self._courier_process.start(remote, run, is_reopened)
                 return remote
             say(f"{session.key} cannot be made in another process; it is delivered to by a thread of this one.")
-        courier = Courier(session.delivery, run, self._folder, tracker, lambda: session.position, left_out, is_reopened)
+        courier = Courier(
+            session.delivery, run, self._folder, tracker, lambda: session.position,
+            partial(self._notes.is_for, session.key), is_reopened,
+            journal=self._journal, after=before, on_start=session.carry_id, on_end=self._let_go,
+        )  # fmt: skip
         self._couriers[session.key] = courier
+        courier.keep()  # from now on a replay knows of the tracker, whatever becomes of this process
         courier.start()
         return courier
 
     def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
-        remote.told(session.position, self._skips.get(session.key, 0))
-
-    def _superseded(self, tracker: Tracker, step: int) -> set[int]:
-        """What was not sent of an interrupted training that is resumed at an earlier `step`."""
-        reader = Reader(self._folder.journal, tracker.durable, tracker.offset)
-        found: set[int] = set()
-        while entries := reader.read(10_000):
-            found |= {number for number, record in entries if number >= tracker.sent and record.step > step}
-        return found
+        remote.told(session.position, self._skips[session.key])
 
     def close(self, session: Session, status: Status) -> None:
-        courier = self._couriers.pop(session.key, None)
+        courier = self._couriers.get(session.key)
         if courier is None:
             super().close(session, status)
             return
@@ -130,26 +160,45 @@ class SpoolRecorder(Recorder):
         try:
             self._wait_for(courier)
         finally:
-            self._unfinished = [one for one in [*self._unfinished, courier] if not one.has_ended.is_set()]
             self._say_owed(courier)
             self._snapshots.tidy()
-            if not self._couriers and not self._unfinished and self._courier_process is None:
-                self._folder.unlock()
+            self._let_go()
 
     def _wait_for(self, courier: Courier | RemoteCourier) -> None:
-        deadline = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
-        while not courier.has_ended.wait(min(1.0, max(0.0, deadline - time.monotonic()))):
-            if time.monotonic() >= deadline:
-                return
+        """Wait for a courier: all of them together have one deadline, and who interrupts one wait wants no other."""
+        seconds, now = seconds_of("TRACKSIDE_DRAIN_SECONDS", 10), time.monotonic()
+        if self._drain_until is None:
+            self._drain_until = now + seconds
+        is_interrupted = self._drain_until < 0
+        until = now if is_interrupted else max(self._drain_until, now + min(LEAST_DRAIN_SECONDS, seconds))
+        try:
+            with BUDGET.lifted():
+                while not courier.has_ended.wait(min(1.0, max(0.0, until - time.monotonic()))):
+                    if time.monotonic() >= until:
+                        return
+        except BaseException:
+            self._drain_until = -1.0
+            raise
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:
-        if courier.has_ended.is_set():
+        if self._journal.unprotected or self._journal.lost:
+            message = "%s lacks %d records that the disk did not take, and %d for which there was no memory either."
+            logger.warning(message, self._journal.path, len(self._journal.unprotected), self._journal.lost)
+        count = courier.owed()
+        if count == 0 and courier.has_ended.is_set() and courier.tracker.is_complete:
             return
-        reason = f" ({courier.trouble})" if courier.trouble else ""
         logger.warning(
-            "%s is owed %d records%s; deliver them with: trackside replay %s",
-            courier.tracker.key, courier.owed(), reason, shlex.quote(str(self._folder.path)),
+            "%s is owed %s%s; deliver them with: trackside replay %s",
+            courier.tracker.key, f"{count} records" if count else "the rest of the run",
+            f" ({courier.trouble})" if courier.trouble else "", shlex.quote(str(self._folder.path)),
         )  # fmt: skip
+
+    def _let_go(self) -> None:
+        """Leave the run to others once nobody is at work on it here. A courier process keeps it as long as it lives."""
+        if self._courier_process is None and all(
+            one.is_closing and one.has_ended.is_set() for one in tuple(self._couriers.values())
+        ):
+            self._folder.unlock()
 
     # ---- the loop's side ----------------------------------------------------------------------------------------
 
@@ -158,15 +207,17 @@ class SpoolRecorder(Recorder):
         courier = self._couriers.get(session.key)
         if isinstance(courier, RemoteCourier):
             self._set_mark(session, courier)
-        elif courier is None:
+        elif courier is None and line is not None:
             session.delivery.deliver((decode_record(orjson.loads(line)),))
 
-    def _write(self, kind: Kind, state: TrainerState, payload: Payload) -> bytes:
+    def _write(self, kind: Kind, state: TrainerState, payload: Payload) -> bytes | None:
         line = self._quick_line(state, payload) if kind == "log" and isinstance(payload, Mapping) else None
         if line is None:
             line = self._careful_line(kind, state, payload)
-        self._last_offset = self._journal.end
-        self._journal.append(line)
+        begin = self._journal.end
+        if not self._journal.append(line):
+            return None
+        self._last_offset = begin
         return line
 
     def _quick_line(self, state: TrainerState, values: Mapping[str, Any]) -> bytes | None:
@@ -203,35 +254,19 @@ class SpoolRecorder(Recorder):
         return encode_record(record)
 
     def _couriers_of_files(self) -> list[Courier | RemoteCourier]:
-        couriers = [*self._couriers.values(), *self._unfinished]
-        return [courier for courier in couriers if courier.delivery.reporter.takes_artifacts]
+        return [courier for courier in self._couriers.values() if courier.delivery.reporter.takes_artifacts]
 
     def _is_delivered(self, number: int) -> bool:
         """Whether all who take files have got that of a record."""
-        return all(courier.tracker.sent > number for courier in self._couriers_of_files())
+        return all(courier.tracker.has(number) for courier in self._couriers_of_files())
 
     def _pass_over(self, session: Session, numbers: range) -> None:
-        self._left_out.setdefault(session.key, set()).update(numbers)
-        self._write_skips(session.key, numbers)
+        self._skips[session.key] += 1
+        self._note({"kind": "skip", "tracker": session.key, "first": numbers.start, "end": numbers.stop})
 
-    def _write_skips(self, key: str, numbers: Collection[int]) -> None:
-        """Write down which records a tracker is not to get, a line for each row of them."""
-        self._skips[key] = self._skips.get(key, 0) + bool(numbers)
-        for first, end in _rows(numbers):
-            self._journal.append(encode({"kind": "skip", "tracker": key, "first": first, "end": end}))
-
-
-def _rows(numbers: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Numbers as rows without a gap: the first of each, and the one behind its last."""
-    first = last = None
-    for number in sorted(numbers):
-        if first is None or last is None or number > last + 1:
-            if first is not None and last is not None:
-                yield first, last + 1
-            first = number
-        last = number
-    if first is not None and last is not None:
-        yield first, last + 1
+    def _note(self, entry: Mapping[str, Any]) -> None:
+        self._notes.take(entry)
+        self._journal.append(encode(entry))
 
 
 def _can_be_described(reporter: Reporter) -> bool:
@@ -239,20 +274,11 @@ def _can_be_described(reporter: Reporter) -> bool:
     kind, given = type(reporter), reporter._as_given()
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__ or any(map(given.get, reporter.handles)):
         return False
-    _, options = _recipe(reporter)
+    is_plain = given.keys().isdisjoint(tracker_of("", reporter).withheld)
     from_setup = {name for name in vars(reporter).keys() - given.keys() if vars(reporter)[name] is not None}
-    return options.keys() == given.keys() - set(reporter.handles) and from_setup <= OF_ITS_OWN
+    return is_plain and from_setup <= OF_ITS_OWN
 
 
 def _item(value: Any) -> Any:
     """The number of an array or a tensor of one element, for orjson."""
     return value.item()
-
-
-def _recipe(reporter: Reporter) -> tuple[str, dict[str, Any]]:
-    """How to make such a reporter in another process: its class, and the options that are plain and no secret."""
-    kind = type(reporter)
-    given = {name: value for name, value in reporter._as_given().items() if name not in reporter.handles}
-    plain = redact(describe(given))
-    options = {name: value for name, value in plain.items() if value == given[name] and value != REDACTED}
-    return f"{kind.__module__}:{kind.__qualname__}", options

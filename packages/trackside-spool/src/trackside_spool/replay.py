@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trackside import Run, Status, resolve
-from trackside.delivery import Delivery
+from trackside.delivery import Delivery, reason_of
 from trackside.reporter import Reporter
 from trackside_spool.courier import Courier
-from trackside_spool.folder import RunFolder, Tracker, run_folders
-from trackside_spool.journal import Reader, read_run, skipped
+from trackside_spool.folder import InUseError, RunFolder, Tracker, run_folders
+from trackside_spool.journal import JournalError, Notes, Reader, read_run
+from trackside_spool.recipe import build, tracker_of
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,11 @@ class Debt:
     run: Run
     tracker: Tracker
     records: int
-    """How many of the run's records the tracker has not safely got."""
+    """How many of the run's records the tracker has not safely got, or has refused."""
 
     @property
     def is_settled(self) -> bool:
-        return self.records == 0 and self.tracker.status is not None
+        return self.records == 0 and self.tracker.is_complete
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class Outcome:
     reason: str = ""
 
 
+def runs_below(below: Path) -> list[RunFolder]:
+    """The folders of all runs at or below a folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = list(run_folders(below))
+    if not found:
+        raise FileNotFoundError(f"There is no run below {below}.")
+    return found
+
+
 def debts(below: Path) -> Iterator[Debt]:
     """What the trackers of all runs at or below a folder are owed.
 
@@ -49,14 +63,8 @@ def debts(below: Path) -> Iterator[Debt]:
         JournalError: a journal cannot be read.
         FileNotFoundError: there is no run.
     """
-    found = False
-    for folder in run_folders(below):
-        found = True
-        run, (count, _) = read_run(folder.journal), _extent(folder)
-        for tracker in folder.trackers():
-            yield Debt(folder.path, run, tracker, count - tracker.durable)
-    if not found:
-        raise FileNotFoundError(f"There is no run below {below}.")
+    for folder in runs_below(below):
+        yield from _History(folder).debts()
 
 
 def replay(folder: RunFolder, watch: Callable[[Courier], None] = Courier.join) -> Iterator[Outcome]:
@@ -68,13 +76,14 @@ def replay(folder: RunFolder, watch: Callable[[Courier], None] = Courier.join) -
         InUseError: the run is live, or being replayed.
         JournalError: the journal cannot be read.
     """
-    run, left_out = read_run(folder.journal), skipped(folder.journal)
+    history = _History(folder)
     folder.lock()
     try:
-        count, status = _extent(folder)
-        for tracker in folder.trackers():
-            if tracker.durable < count or tracker.status is None:
-                yield _deliver(folder, run, tracker, build(tracker), left_out.get(tracker.key, set()), status, watch)
+        for debt in history.debts():
+            if not debt.is_settled:
+                yield history.deliver(debt.tracker, watch)
+        if all(debt.is_settled for debt in history.debts()):
+            shutil.rmtree(folder.artifacts, ignore_errors=True)
     finally:
         folder.unlock()
 
@@ -84,14 +93,12 @@ def replay_to(
 ) -> Outcome:
     """Send a whole run to a tracker that need not have been there when it was recorded; again, if it has it already."""
     (reporter,) = resolve({name: options})
-    run = read_run(folder.journal)
+    history = _History(folder)
     folder.lock()
     try:
         known = {tracker.key for tracker in folder.trackers()}
         key = next(key for key in _numbered(reporter.name) if key not in known)
-        tracker = Tracker(key, f"{type(reporter).__module__}:{type(reporter).__qualname__}", options)
-        _, status = _extent(folder)
-        return _deliver(folder, run, tracker, reporter, set(), status, watch)
+        return history.deliver(tracker_of(key, reporter), watch, reporter)
     finally:
         folder.unlock()
 
@@ -100,57 +107,62 @@ def prune(below: Path) -> list[Path]:
     """Delete the folders of runs of which every tracker has everything; returns them."""
     gone = []
     for folder in run_folders(below):
-        count, _ = _extent(folder)
-        trackers = folder.trackers()
-        if trackers and all(tracker.durable >= count and tracker.status is not None for tracker in trackers):
-            folder.lock()
-            shutil.rmtree(folder.path)
-            folder.unlock()
-            gone.append(folder.path)
+        with contextlib.suppress(JournalError, InUseError):
+            owed = list(debts(folder.path))
+            if owed and all(debt.is_settled for debt in owed):
+                folder.lock()
+                shutil.rmtree(folder.path)
+                folder.unlock()
+                gone.append(folder.path)
     return gone
 
 
-def _deliver(
-    folder: RunFolder,
-    run: Run,
-    tracker: Tracker,
-    reporter: Reporter,
-    left_out: set[int],
-    status: Status,
-    watch: Callable[[Courier], None],
-) -> Outcome:
-    before = tracker.durable
-    told = replace(run, step=0, tracker_id=tracker.tracker_id, position=tracker.position)
-    courier = Courier(Delivery(reporter), told, folder, tracker, lambda: None, left_out, tracker.tracker_id is not None)
-    courier.close(status)
-    courier.start()
-    watch(courier)
-    reason = courier.trouble
-    if courier.refusal is not None:
-        reason = f"{type(courier.refusal).__name__}: {courier.refusal}"
-    elif not courier.has_ended.is_set():
-        reason = reason or "not waited for"
-    return Outcome(run, tracker, tracker.durable - before, reason)
+class _History:
+    """What the journal of a run holds: which records, for whom, and how the run has ended.
 
+    A run that nobody has ended, or that nobody has ended again since it was resumed, was killed.
+    """
 
-def build(tracker: Tracker) -> Reporter:
-    """Make the reporter that a tracker was reported to by."""
-    module, _, name = tracker.reporter.partition(":")
-    kind = importlib.import_module(module)
-    for part in name.split("."):
-        kind = getattr(kind, part)
-    reporter: Reporter = kind(**tracker.options)  # type: ignore[operator]
-    return reporter
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._run, self._notes = read_run(folder.journal), Notes.of(folder.journal)
+        self._status: Status = "killed"
+        resumed = max((first for first, _ in self._notes.resumed), default=0)
+        reader = Reader(folder.journal)
+        while entries := reader.read(10_000):
+            for number, record in entries:
+                if number >= resumed:
+                    self._status = record.status or self._status
+        self._count = reader.number
 
+    def debts(self) -> list[Debt]:
+        folder, count = self._folder, self._count
+        return [Debt(folder.path, self._run, tracker, tracker.owed(count)) for tracker in folder.trackers()]
 
-def _extent(folder: RunFolder) -> tuple[int, Status]:
-    """How many records a journal holds, and how its run has ended: one that nobody has ended was killed."""
-    reader = Reader(folder.journal)
-    status: Status = "killed"
-    while entries := reader.read(10_000):
-        for _, record in entries:
-            status = record.status or status
-    return reader.number, status
+    def deliver(self, tracker: Tracker, watch: Callable[[Courier], None], reporter: Reporter | None = None) -> Outcome:
+        """Deliver what a tracker is owed, by a reporter that is made as the training had it, if none is given."""
+        owed = tracker.owed(self._count)
+        try:
+            delivery = Delivery(reporter or build(tracker))
+        except Exception as error:
+            return Outcome(self._run, tracker, 0, reason_of(error))
+        is_for = partial(self._notes.is_for, tracker.key)
+        courier = Courier(delivery, self._told(tracker), self._folder, tracker, lambda: None, is_for)
+        courier.close(self._status)
+        courier.start()
+        watch(courier)
+        reason = courier.trouble if courier.has_ended.is_set() else courier.trouble or "not waited for"
+        return Outcome(self._run, tracker, owed - tracker.owed(self._count), reason)
+
+    def _told(self, tracker: Tracker) -> Run:
+        """The run as its tracker is told of it now: found where its folder is, and set back where it was resumed."""
+        return replace(
+            self._run,
+            output_dir=str(self._folder.path.absolute().parents[1]),
+            step=self._notes.step_after(tracker.durable),
+            tracker_id=tracker.tracker_id,
+            position=tracker.position,
+        )
 
 
 def _numbered(name: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trackside import Artifact
@@ -25,7 +25,7 @@ class Snapshots:
     def __init__(self, folder: Path, is_delivered: Callable[[int], bool]) -> None:
         self._folder = folder
         self._is_delivered = is_delivered
-        self._waiting: dict[int, Path] = {}
+        self._waiting = dict(sorted(_found_in(folder)))
         self._has_warned = False
 
     def take(self, artifact: Artifact, number: int) -> None:
@@ -57,6 +57,14 @@ class Snapshots:
 def snapshot_of(artifact: Artifact, number: int, folder: Path) -> Path:
     """Where the snapshot of an artifact is, if there is one."""
     return folder / f"{number}-{artifact.name}"
+
+
+def _found_in(folder: Path) -> Iterator[tuple[int, Path]]:
+    """The snapshots that a process before this one has left."""
+    for path in folder.glob("*-*"):
+        number, _, _ = path.name.partition("-")
+        if number.isdigit():
+            yield int(number), path
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from trackside import resolve
 from trackside.registry import NotConfiguredError, NotInstalledError
 from trackside_spool.courier import Courier
-from trackside_spool.folder import InUseError, run_folders
+from trackside_spool.folder import InUseError, RunFolder
 from trackside_spool.journal import JournalError
-from trackside_spool.replay import Debt, Outcome, debts, prune, replay, replay_to
+from trackside_spool.replay import Debt, Outcome, debts, prune, replay, replay_to, runs_below
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 REFUSALS = (FileNotFoundError, InUseError, JournalError, NotConfiguredError, NotInstalledError, TypeError, ValueError)
@@ -32,15 +34,13 @@ def main() -> None:
 def replay_command(folder: Path, target: str | None, is_listing: bool) -> None:
     """Deliver what the trackers of all runs at or below DIR are owed."""
     with _refusals_as_errors():
-        known = list(debts(folder))
-        if is_listing:
-            for debt in known:
-                click.echo(_line_of_debt(debt))
-            return
-        outcomes = list(_replay_all(folder) if target is None else _replay_all_to(folder, target))
-    if not outcomes:
+        runs = runs_below(folder)
+        name, options = _tracker_named(target) if target else ("", {})
+    work = _list if is_listing else partial(_replay_to, name, options) if target else _replay
+    reports = [report for run in runs for report in _one_by_one(work, run)]
+    if not reports:
         click.echo("Nothing is owed.")
-    if any(outcome.reason for outcome in outcomes):
+    if not all(reports):
         raise SystemExit(1)
 
 
@@ -55,20 +55,39 @@ def prune_command(folder: Path) -> None:
     click.echo(f"{len(gone)} journals were delivered and are deleted.")
 
 
-def _replay_all(folder: Path) -> Iterator[Outcome]:
-    for run in run_folders(folder):
-        for outcome in replay(run, _watch):
-            click.echo(_line_of_outcome(outcome))
-            yield outcome
+def _one_by_one(work: Callable[[RunFolder], Iterator[bool]], run: RunFolder) -> Iterator[bool]:
+    """Whether each thing that is to be done for a run went well; a run that cannot be read does not stop the others."""
+    try:
+        yield from work(run)
+    except REFUSALS as error:
+        click.echo(f"Error: {error}", err=True)
+        yield False
 
 
-def _replay_all_to(folder: Path, target: str) -> Iterator[Outcome]:
-    name, _, given = target.partition("=")
-    options: dict[str, Any] = dict(pair.split("=", 1) for pair in given.split(",") if "=" in pair)
-    for run in run_folders(folder):
-        outcome = replay_to(run, name, options, _watch)
+def _list(run: RunFolder) -> Iterator[bool]:
+    for debt in debts(run.path):
+        click.echo(_line_of_debt(debt))
+        yield True
+
+
+def _replay(run: RunFolder) -> Iterator[bool]:
+    for outcome in replay(run, _watch):
         click.echo(_line_of_outcome(outcome))
-        yield outcome
+        yield not outcome.reason
+
+
+def _replay_to(name: str, options: dict[str, Any], run: RunFolder) -> Iterator[bool]:
+    outcome = replay_to(run, name, options, _watch)
+    click.echo(_line_of_outcome(outcome))
+    yield not outcome.reason
+
+
+def _tracker_named(target: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options in `NAME=KEY=VALUE,...`, if there is such a tracker that takes them."""
+    name, _, given = target.partition("=")
+    options = dict(pair.split("=", 1) for pair in given.split(",") if "=" in pair)
+    resolve({name: options})
+    return name, options
 
 
 def _watch(courier: Courier) -> None:

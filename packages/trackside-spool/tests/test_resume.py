@@ -1,0 +1,141 @@
+"""Trainings that are killed, and go on in another process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trackside_spool import replay
+from trackside_spool.folder import run_folders
+from trackside_spool.journal import Reader
+from trackside_testkit import FakeLoop, RecordingReporter
+
+TRAINING = """
+import os, sys
+from pathlib import Path
+from trackside_testkit import FakeLoop, RecordingReporter
+
+os.environ["TRACKSIDE_START_SECONDS"] = "0"
+
+class Away(RecordingReporter):
+    def start(self, run):
+        raise ConnectionRefusedError("nobody there")
+
+loop = FakeLoop([Away()], output_dir="out", eval_strategy="no")
+if os.path.exists("out/checkpoint-4"):
+    loop.state = loop._load_state(Path("out/checkpoint-4"))
+loop.state.logging_steps = 1
+loop.fire("on_train_begin")
+for step in range(loop.state.global_step + 1, int(sys.argv[1]) + 1):
+    loop.state.global_step = step
+    loop.log({"loss": float(sys.argv[2]) + step})
+    if step == 4:
+        loop.save()
+os._exit(9)  # without a word
+"""
+
+
+def kill_a_training(last_step, offset):
+    subprocess.run([sys.executable, "-c", TRAINING, str(last_step), str(offset)], check=False, timeout=60)
+
+
+def only_folder():
+    (found,) = run_folders(Path("out"))
+    return found
+
+
+def losses(reporter):
+    return reporter.points.get("train/loss", [])
+
+
+def first_losses(last_step, offset=0):
+    return [(step, float(offset + step)) for step in range(1, last_step + 1)]
+
+
+@pytest.fixture
+def delivered(monkeypatch):
+    """What a replay brings to a tracker that had nothing."""
+
+    def delivered():
+        reporter = RecordingReporter()
+        monkeypatch.setattr(replay, "build", lambda tracker: reporter)
+        assert [outcome.reason for outcome in replay.replay(only_folder())] == [""]
+        return reporter
+
+    return delivered
+
+
+def test_a_resumed_training_delivers_what_was_owed_before_it_and_replaces_what_came_after_its_checkpoint():
+    kill_a_training(7, offset=100)
+    reporter = RecordingReporter()
+    FakeLoop([reporter], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
+    assert losses(reporter) == first_losses(4, offset=100) + [(step, 1 / (step + 1)) for step in range(5, 9)]
+    assert [artifact.name for artifact in reporter.artifacts] == ["checkpoint-4", "checkpoint-8"]
+
+
+@pytest.mark.parametrize("last_step", [4, 5, 9])
+def test_of_a_training_that_was_killed_again_and_again_each_step_is_delivered_once(last_step, delivered):
+    for last, offset in ((7, 100), (6, 200), (last_step, 300)):
+        kill_a_training(last, offset)
+    reporter = delivered()
+    offsets = {step: (100 if step <= 4 else 300) for step in range(1, last_step + 1)}
+    assert losses(reporter) == [(step, float(offset + step)) for step, offset in offsets.items()]
+    assert reporter.statuses == ["killed"]
+
+
+def test_another_tracker_gets_each_step_of_a_resumed_run_once(monkeypatch):
+    for offset in (100, 200):
+        kill_a_training(7, offset)
+    reporter = RecordingReporter()
+    monkeypatch.setattr(replay, "resolve", lambda report_to: [reporter])
+    replay.replay_to(only_folder(), "recording", {})
+    assert [step for step, _ in losses(reporter)] == list(range(1, 8))
+
+
+def test_what_was_ended_and_then_resumed_and_killed_was_killed(delivered):
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    kill_a_training(6, offset=0)
+    assert delivered().statuses == ["killed"]
+
+
+def test_a_tracker_that_had_steps_which_a_resume_has_made_void_is_told_to_which_step_to_go_back(delivered):
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    kill_a_training(6, offset=0)
+    (run,) = delivered().runs
+    assert run.step == 4
+
+
+def test_a_snapshot_that_a_killed_training_has_left_is_deleted_once_it_is_delivered(delivered):
+    kill_a_training(7, offset=0)
+    assert [path.name for path in only_folder().artifacts.iterdir()] == ["4-checkpoint-4"]
+    delivered()
+    assert not only_folder().artifacts.exists()
+
+
+def test_a_run_that_is_found_elsewhere_is_replayed_there(delivered, tmp_path, monkeypatch):
+    kill_a_training(7, offset=0)
+    os.rename("out", "moved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (folder,) = run_folders(tmp_path)
+    reporter = RecordingReporter()
+    monkeypatch.setattr(replay, "build", lambda tracker: reporter)
+    assert [outcome.reason for outcome in replay.replay(folder)] == [""]
+    (run,) = reporter.runs
+    assert run.output_dir == str(tmp_path / "moved")
+    (artifact,) = reporter.artifacts
+    assert artifact.path.startswith(str(tmp_path / "moved"))
+
+
+def test_lines_that_say_nothing_are_left_out(delivered):
+    kill_a_training(2, offset=0)
+    with open(only_folder().journal, "ab") as journal:
+        journal.write(
+            b'{"kind":"skip","tracker":"rec\n{"kind":"resumed"}\n[1]\nnull\n\xff\xfe\n{"kind":"log","values":[1]}\n'
+        )
+    reader = Reader(only_folder().journal)
+    assert len(reader.read(100)) == 2
+    assert reader.torn == 4
+    assert losses(delivered()) == first_losses(2)
