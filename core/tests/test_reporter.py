@@ -776,7 +776,7 @@ def test_training_goes_on_without_a_tracker_that_cannot_be_reached(error, caplog
 @pytest.mark.parametrize(
     "error",
     [
-        PermissionError(errno.EACCES, "Permission denied", "/root/runs"),
+        PermissionError(errno.EACCES, "Permission denied", "/locked/runs"),
         OSError(errno.ENOSPC, "No space left on device"),
         FileNotFoundError(errno.ENOENT, "No such file or directory"),
     ],
