@@ -258,6 +258,15 @@ def test_several_trackers_that_hang_have_one_deadline_together(monkeypatch):
     gate.set()
 
 
+@pytest.fixture
+def _interruptible():
+    """Interrupts count, also where they are ignored from above, as in a job in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_who_interrupts_the_wait_for_one_tracker_waits_for_no_other(caplog):
     gate = threading.Event()
 
