@@ -6,10 +6,12 @@ import copy
 import math
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +22,7 @@ from board import RunOnDisk, hparams_table
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboardX import SummaryWriter
 
-from trackside import StartError
+from trackside import Point, StartError
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeArguments, FakeModel
 
@@ -543,6 +545,34 @@ def test_a_writer_that_is_closed_already_is_refused_at_the_start(loop, tmp_path)
 def test_a_writer_that_writes_nowhere_is_as_good_as_any(loop, caplog):
     loop(TensorBoardCallback(SummaryWriter("nowhere", write_to_disk=False))).train()
     assert not caplog.records
+
+
+# ---- full disks -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def room_for(reporter, more):
+    """A disk on which files cannot grow beyond what the reporter's file has now, and a few bytes more."""
+    (file,) = Path(reporter.tracker_id).iterdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("more", [0, 30, 200])
+def test_of_a_batch_that_a_full_disk_does_not_take_nothing_is_written_so_that_it_can_be_sent_again(
+    loop, reporter, more
+):
+    begin(loop(reporter))
+    points = [Point({"train/loss": step / 4}, step, None, float(step)) for step in range(8)]
+    with room_for(reporter, more), pytest.raises(OSError, match="too large") as refusal:
+        reporter.log_points(points)
+    reporter.log_points(points)
+    assert on_disk(reporter).scalars("train/loss") == [(step, step / 4) for step in range(8)]
+    assert reporter.is_passing(refusal.value)
 
 
 # ---- odd lives ------------------------------------------------------------------------------------------------------

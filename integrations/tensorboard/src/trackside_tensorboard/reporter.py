@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from trackside import Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys
-from trackside_tensorboard.writer import cut_back, directory_of, open_writer, position_of, write
+from trackside_tensorboard.writer import cut_back, directory_of, open_writer, position_of, whole, write
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FLOAT32_MAX = 3.4028234663852886e38
 DIRECTORY_NAME = Limits(key=r"\w\-.", key_length=60)  # of 255 bytes, of which one character may take four
 
@@ -37,6 +38,8 @@ class TensorBoardCallback(Reporter):
         super().__init__(tb_writer=tb_writer, **options)
 
     def start(self, run: Run) -> str:
+        import tensorboardX  # noqa: F401 - takes a second, in which no directory is to be left by a process that dies
+
         self._about, self._last_step = run, run.step
         self._is_reopened = self.tracker_id is not None
         if self.tb_writer is not None:
@@ -56,8 +59,10 @@ class TensorBoardCallback(Reporter):
         return None if self.adopted else position_of(self.run)
 
     def log_points(self, points: Sequence[Point]) -> None:
-        for point in points:
-            self._write([self._scalar(key, number) for key, number in point.values.items()], point.step, point.time)
+        """All of them or none, so that a call that has failed can be made again."""
+        with whole(self.run):
+            for point in points:
+                self._write([self._scalar(key, number) for key, number in point.values.items()], point.step, point.time)
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         self._write([_text(key, text)], step, time)
@@ -76,17 +81,21 @@ class TensorBoardCallback(Reporter):
         """Only success goes to the HParams tab: it keeps the first status for ever, and a failed run may be resumed."""
         from tensorboardX.summary import hparams
 
-        with closing(self.run):
-            if not self._is_reopened:
-                _, _, session_end = hparams({}, {})
-                ends = [_text("status", status), *(session_end.value if status == "finished" else ())]
-                self._write(ends, self._last_step, time.time())
+        if not self._is_reopened:
+            _, _, session_end = hparams({}, {})
+            ends = [_text("status", status), *(session_end.value if status == "finished" else ())]
+            self._write(ends, self._last_step, time.time())
+        self.run.close()
 
     def where(self) -> str | None:
         if self.tracker_id is None:
             return None
         folder = self.tracker_id if self.adopted else os.path.dirname(self.tracker_id)
         return f"tensorboard --logdir {shlex.quote(folder)}"
+
+    def is_passing(self, error: Exception) -> bool:
+        """A full disk may have room again."""
+        return getattr(error, "errno", None) in FULL or super().is_passing(error)
 
     def _continued(self, run: Run) -> str | None:
         """The directory of the run that is continued, if the user insists on it or it is still there."""

@@ -6,7 +6,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 
@@ -33,7 +34,8 @@ class EventFile:
         """Readers go through the files of a directory in the order of their names, so these follow time."""
         seconds, nanoseconds = divmod(time.time_ns(), 10**9)
         name = f"events.out.tfevents.{seconds}.{socket.gethostname()}.{nanoseconds:09}.{os.getpid()}"
-        self._file = open(os.path.join(self._directory, name), "xb")  # noqa: SIM115 - open until close()
+        path = os.path.join(self._directory, name)
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - open until close()
 
     def add_event(self, event: Any) -> None:
         from tensorboardX.record_writer import masked_crc32c
@@ -41,14 +43,27 @@ class EventFile:
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         checksums = (struct.pack("<I", masked_crc32c(part)) for part in (length, data))
-        self._file.write(b"".join([length, next(checksums), data, next(checksums)]))
-        self._file.flush()
+        record = memoryview(b"".join([length, next(checksums), data, next(checksums)]))
+        with self.whole():
+            while record:
+                record = record[self._file.write(record) :]
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is written within is in the file, or nothing of it: readers go no further than half an event."""
+        begin = self._file.tell()
+        try:
+            yield
+        except BaseException:
+            self._file.truncate(begin)
+            self._file.seek(begin)
+            raise
 
     def get_logdir(self) -> str:
         return self._directory
 
     def flush(self) -> None:
-        self._file.flush()
+        """Nothing waits here."""
 
     def close(self) -> None:
         self._file.close()
@@ -80,6 +95,12 @@ def open_writer(directory: str, purge_step: int | None = None) -> Any:
     if purge_step is not None:
         writer.file_writer.add_event(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
     return writer
+
+
+def whole(writer: Any) -> AbstractContextManager[None]:
+    """What is written within is there, or nothing of it; of a writer of the user's that cannot be said."""
+    events = getattr(writer.file_writer, "event_writer", None)
+    return events.whole() if isinstance(events, EventFile) else nullcontext()
 
 
 def position_of(writer: Any) -> dict[str, Any]:
