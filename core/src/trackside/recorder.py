@@ -36,6 +36,7 @@ class Session:
         position: the number of the next record that it has not been told of; earlier ones are told or passed over.
         phase: "waiting" for the first event, "open" at the tracker, "closed" there, or "silent" for good.
         has_begun, has_ended: whether it was told of the beginning and the end of the training.
+        is_attached: whether the tracker's run is what a user's own code finds, if the tracker has such a thing.
         status: with which the run was closed, or will be if nothing else is said.
     """
 
@@ -46,6 +47,7 @@ class Session:
     phase: Literal["waiting", "open", "closed", "silent"] = "waiting"
     has_begun: bool = False
     has_ended: bool = False
+    is_attached: bool = False
     status: Status = "finished"
 
     @property

@@ -272,6 +272,8 @@ class Reporter(TrainerCallback, ABC):
         """The open session of what happens now, if it is reported; the first event of a run, whichever, opens it."""
         session, recorder = self._session, Recorder.find(state)
         if session is not None and session.is_open and session.recorder is recorder:
+            if not session.is_attached:
+                self._attach(session)
             return session
         if not self._is_reporting_process(state):
             return None
@@ -302,6 +304,12 @@ class Reporter(TrainerCallback, ABC):
         if not is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
         if self.run is not None:  # it may be started elsewhere, or later
+            self._attach(session)
+
+    def _attach(self, session: Session) -> None:
+        """Attach the run in this thread, now or, if it has yet to start elsewhere, with a later event."""
+        if self.run is not None or not self.has("attach"):
+            session.is_attached = True
             session.delivery.call("attach")
 
     def _run_to_start(self, session: Session, state: TrainerState) -> Run:
@@ -360,7 +368,7 @@ class Reporter(TrainerCallback, ABC):
         session = self._session
         if session is None or not session.is_open:
             return
-        session.phase, session.has_ended = "closed", True
+        session.phase, session.has_ended, session.is_attached = "closed", True, False
         session.status = status or session.status
         _open_reporters.pop(id(self), None)
         if not self._is_inherited:

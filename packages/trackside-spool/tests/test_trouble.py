@@ -207,7 +207,7 @@ def test_what_a_tracker_refuses_it_is_owed_until_it_takes_it(operation, monkeypa
     reporter.fail(operation, ValueError("the key is out of date"))
     train(reporter)
     assert not is_settled()
-    assert "(ValueError: the key is out of date); deliver them with: trackside replay" in caplog.text
+    assert "(ValueError: the key is out of date); deliver that with: trackside replay" in caplog.text
     monkeypatch.setattr(replay, "build", lambda tracker: reporter)
     (outcome,) = replay.replay(only_folder())
     assert "out of date" in outcome.reason
@@ -218,6 +218,32 @@ def test_what_a_tracker_refuses_it_is_owed_until_it_takes_it(operation, monkeypa
     assert outcome.reason == ""
     assert later.told(operation)
     assert is_settled()
+
+
+def test_a_run_that_starts_late_is_attached_by_the_thread_that_trains(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    attached = []
+
+    class Late(RecordingReporter):
+        def start(self, run):
+            time.sleep(0.2)
+            return super().start(run)
+
+        def attach(self):
+            attached.append(threading.current_thread())
+
+    reporter = Late()
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.fire("on_train_begin")
+    loop.log({"loss": 1.0})
+    assert attached == []
+    deadline = time.monotonic() + 30
+    while not attached and time.monotonic() < deadline:
+        loop.log({"loss": 1.0})
+        time.sleep(0.01)
+    loop.log({"loss": 1.0})
+    reporter.close()
+    assert attached == [threading.main_thread()]
 
 
 def test_an_evaluation_waits_until_a_late_courier_is_done(monkeypatch):
@@ -286,6 +312,23 @@ def test_who_interrupts_the_wait_for_one_tracker_waits_for_no_other(caplog):
     assert "recording is owed" in caplog.text
     assert "recording-2 is owed" in caplog.text
     gate.set()
+
+
+def test_who_interrupts_a_start_leaves_no_run_open(caplog):
+    class Slow(RecordingReporter):
+        def start(self, run):
+            time.sleep(0.5)
+            return super().start(run)
+
+    reporter = Slow()
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        train(reporter)
+    assert "recording is owed the rest of the run" in caplog.text
+    deadline = time.monotonic() + 30
+    while not is_settled() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert reporter.statuses == ["killed"]
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "soon", ""])

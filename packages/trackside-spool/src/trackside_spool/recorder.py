@@ -102,7 +102,12 @@ class SpoolRecorder(Recorder):
             run = self._resumed(run, tracker)
         self._folder.lock()
         courier = self._start_courier(session, run, tracker, is_reopened, before)
-        courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
+        try:
+            courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
+        except BaseException:  # interrupted: nobody else knows that a run may be opened
+            courier.close("killed")
+            self._say_owed(courier)
+            raise
         courier.is_waited_for = False
         if courier.refusal is not None:
             courier.close("failed")
@@ -188,7 +193,7 @@ class SpoolRecorder(Recorder):
         if count == 0 and courier.has_ended.is_set() and courier.tracker.is_complete:
             return
         logger.warning(
-            "%s is owed %s%s; deliver them with: trackside replay %s",
+            "%s is owed %s%s; deliver that with: trackside replay %s",
             courier.tracker.key, f"{count} records" if count else "the rest of the run",
             f" ({courier.trouble})" if courier.trouble else "", shlex.quote(str(self._folder.path)),
         )  # fmt: skip
