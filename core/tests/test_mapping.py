@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside import Limits, Point
+from trackside import Artifact, Limits, Point
 from trackside.mapping import Keys, batches, chunks, cut, grouped
 
 
@@ -33,6 +33,14 @@ def test_names_that_differ_only_in_what_is_cleaned_stay_different():
     assert keys("recall@10") == "recall_10"
     assert keys("recall_10") != keys("recall@10") != keys("recall(10")
     assert keys("recall@10") == "recall_10"
+
+
+@pytest.mark.parametrize("name", ["a//b", "/a", "a/", "../a", "a/./b", "a/../b", ".", "..", "..a", ""])
+def test_a_name_that_is_no_clean_path_becomes_one(name):
+    keys = Keys(Limits(key_is_path=True, key_length=20))
+    assert keys("a/b.c") == "a/b.c"
+    assert re.fullmatch(r"[ab_.]*_[0-9a-f]{8}", keys(name))
+    assert len({keys(name), keys(f"{name}/"), keys("a_b")}) == 3
 
 
 def test_a_long_name_is_cut_and_ends_in_a_hash():
@@ -81,3 +89,14 @@ def test_chunks_cover_a_mapping():
     assert {key: value for chunk in found for key, value in chunk.items()} == values
     assert list(chunks(values, None)) == [values]
     assert list(chunks({}, 10)) == []
+
+
+def test_the_files_of_an_artifact_come_with_their_names_and_without_the_pickle_of_all_arguments(tmp_path):
+    folder = tmp_path / "checkpoint-5"
+    (folder / "optimizer").mkdir(parents=True)
+    for name in ("weights.bin", "training_args.bin", "optimizer/rank-0.pt"):
+        (folder / name).touch()
+    assert [name for _, name in Artifact(str(folder), "checkpoint-5").files()] == ["weights.bin", "optimizer/rank-0.pt"]
+    assert list(Artifact(str(folder / "weights.bin"), "weights").files()) == [
+        (str(folder / "weights.bin"), "weights.bin")
+    ]

@@ -656,6 +656,23 @@ def test_limits_are_kept_visibly(caplog):
     assert caplog.text.count("note is cut") == 1
 
 
+def test_a_text_that_is_cut_is_kept_whole_where_a_tracker_keeps_files(caplog):
+    class Filing(Notebook):
+        limits = Limits(param_value=40, text=50)
+        key_style = "raw"
+
+        def log_file(self, name, text):
+            self.note("log_file", (name, text))
+
+    reporter = Filing()
+    loop = Loop(reporter, note="x" * 100, short="y" * 40)
+    loop.begin()
+    loop.log({"story": "z" * 60}, step=7)
+    loop.log({"story": "short"}, step=8)
+    assert dict(reporter.told("log_file")) == {"params/note.txt": "x" * 100, "texts/story/00000007.txt": "z" * 60}
+    assert "note is cut, and whole in the run's file params/note.txt" in caplog.text
+
+
 def test_checkpoints_are_told_where_a_tracker_takes_files(tmp_path):
     class Filing(Notebook):
         def log_artifact(self, artifact):
@@ -885,7 +902,7 @@ def test_a_variable_that_is_not_understood_is_named(monkeypatch, variable, text)
 
 
 def test_an_unknown_option_is_refused_with_those_that_there_are():
-    with pytest.raises(TypeError, match=r"'logdir'.*every, plain, project, resume, watch"):
+    with pytest.raises(TypeError, match=r"'logdir'.*every, key_style, plain, project, resume, watch"):
         Optional(logdir="x")
 
 

@@ -140,6 +140,7 @@ class Delivery:
                     (summary if self._is_summary(name) else numbers)[key] = number
                 elif isinstance(value, str) and self.reporter.has("log_text"):
                     yield Call("log_text", (key, cut(value, self._limits.text), record.step, record.time))
+                    yield from self._whole(key, f"texts/{key}/{record.step:08}.txt", value, self._limits.text)
                 elif record.kind != "finished":
                     self._leave_out(name, value)
             if numbers:
@@ -154,9 +155,14 @@ class Delivery:
     def param_calls(self, run: Run) -> Iterator[Call]:
         """The calls that bring the parameters of a run to the tracker."""
         if self.reporter.has("log_params"):
-            params = {self._param_keys(name): self._cut(name, value) for name, value in flatten(run.params).items()}
+            limit = self._limits.param_value
+            params = {self._param_keys(name): value for name, value in flatten(run.params).items()}
             for chunk in chunks(params, self._limits.params_per_call):
-                yield Call("log_params", (chunk,), len(chunk))
+                within = {key: _cut(value, limit) for key, value in chunk.items()}
+                yield Call("log_params", (within,), len(within))
+                for key, value in chunk.items():
+                    if within[key] is not value:
+                        yield from self._whole(key, f"params/{key}.txt", str(value), limit)
 
     def _is_summary(self, name: str) -> bool:
         return name in SUMMARY and self.reporter.has("log_summary")
@@ -165,13 +171,22 @@ class Delivery:
         kind = type(value).__name__
         self.warn_once(name, "%s takes no %s: %s is left out.", self.reporter.name, kind, name)
 
-    def _cut(self, name: str, value: Any) -> Any:
-        limit = self._limits.param_value
-        if limit is None or isinstance(value, (bool, int, float, type(None))) or len(str(value)) <= limit:
-            return value
-        message = "%s takes %d characters of a parameter: %s is cut."
-        self.warn_once(name, message, self.reporter.name, limit, name)
-        return cut(str(value), limit)
+    def _whole(self, key: str, file: str, text: str, limit: int | None) -> Iterator[Call]:
+        """Say that a text was cut, and keep it whole if the tracker keeps files."""
+        if limit is None or len(text) <= limit:
+            return
+        is_kept = self.reporter.has("log_file")
+        whole = f"{key} is cut, and whole in the run's file {file}" if is_kept else f"{key} is cut"
+        self.warn_once(("cut", key), "%s takes %d characters of a text: %s.", self.reporter.name, limit, whole)
+        if is_kept:
+            yield Call("log_file", (file, text))
+
+
+def _cut(value: Any, limit: int | None) -> Any:
+    """A parameter, as much of it as a tracker takes: what is no number is measured by its text."""
+    if limit is None or isinstance(value, (bool, int, float, type(None))) or len(str(value)) <= limit:
+        return value
+    return cut(str(value), limit)
 
 
 def reason_of(error: BaseException) -> str:

@@ -31,7 +31,7 @@ class Keys:
     def __init__(self, limits: Limits, style: KeyStyle = "raw") -> None:
         self._style: Callable[[str], str] = _STYLES[style] if isinstance(style, str) else style
         self._forbidden = re.compile(f"[^{limits.key}]") if limits.key else None
-        self._length = limits.key_length
+        self._length, self._is_path = limits.key_length, limits.key_is_path
         self._of_name: dict[str, str] = {}
         self._taken: set[str] = set()
 
@@ -48,6 +48,8 @@ class Keys:
     def _make(self, name: str) -> str:
         wanted = self._style(name)
         key = self._forbidden.sub("_", wanted) if self._forbidden else wanted
+        if self._is_path and not _leads_downwards(key):
+            return self._with_hash(key.replace("/", "_").lstrip("."), wanted)
         is_too_long = self._length is not None and len(key) > self._length
         return self._with_hash(key, wanted) if is_too_long or not key or key in self._taken else key
 
@@ -59,6 +61,11 @@ class Keys:
         while (hashed := f"{kept}_{digest:0{_HASH}x}") in self._taken:
             digest = crc32(hashed.encode(), digest)
         return hashed
+
+
+def _leads_downwards(path: str) -> bool:
+    """Whether a path is relative, as short as it can be, and stays below where it begins."""
+    return not path.startswith("..") and all(step not in ("", ".", "..") for step in path.split("/"))
 
 
 def cut(text: str, length: int | None) -> str:

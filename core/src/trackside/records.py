@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +13,8 @@ from trackside.values import describe, redact
 
 Status = Literal["finished", "failed", "killed", "pruned"]
 Kind = Literal["log", "evaluate", "predict", "artifact", "finished"]
+
+PICKLES_OF_ARGUMENTS = ("training_args.bin",)
 
 
 class Point(NamedTuple):
@@ -31,6 +33,20 @@ class Artifact(NamedTuple):
     name: str
     kind: Literal["checkpoint", "model", "file"] = "checkpoint"
     step: int = 0
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Each file with its name below the artifact, with forward slashes; of a single file that is its own name.
+
+        The pickle of all arguments, secrets included, is left out.
+        """
+        if os.path.isfile(self.path):
+            yield self.path, os.path.basename(self.path)
+        for folder, folders, names in os.walk(self.path):
+            folders.sort()
+            for name in sorted(names):
+                if name not in PICKLES_OF_ARGUMENTS:
+                    file = os.path.join(folder, name)
+                    yield file, os.path.relpath(file, self.path).replace(os.sep, "/")
 
 
 class Record(NamedTuple):
@@ -51,6 +67,7 @@ class Limits(NamedTuple):
     Attributes:
         key: the characters of a key, as the inside of a regular expression's `[...]`; others become `_`.
         key_length: characters of a key; longer ones are cut and end in a hash.
+        key_is_path: whether a key is a path, which has to lead downwards, with no empty step in it.
         param_value: characters of a parameter written as text; longer ones are cut visibly.
         params_per_call: parameters in one `log_params`.
         points_per_call: values in one `log_points`, over all its points.
@@ -59,6 +76,7 @@ class Limits(NamedTuple):
 
     key: str | None = None
     key_length: int | None = None
+    key_is_path: bool = False
     param_value: int | None = None
     params_per_call: int | None = None
     points_per_call: int | None = None

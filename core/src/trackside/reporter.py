@@ -63,7 +63,6 @@ class Reporter(TrainerCallback, ABC):
         name: of the integration: its folder, its extra, its entry point.
         sdk: the module that must be importable, None if there is none.
         limits: what the tracker takes.
-        key_style: "grouped" (`eval_loss` becomes `eval/loss`, `loss` becomes `train/loss`), "raw", or a function.
         scope: which ranks report: the first of the "world", the first of each "node", or "every" one.
         reopenable: whether a closed run can be continued by its id.
         live: whether it measures or reports the present moment, so that it cannot be replayed.
@@ -73,7 +72,6 @@ class Reporter(TrainerCallback, ABC):
     name: ClassVar[str]
     sdk: ClassVar[str | None] = None
     limits: ClassVar[Limits] = Limits()
-    key_style: KeyStyle = "grouped"
     scope: ClassVar[Literal["world", "node", "every"]] = "world"
     reopenable: ClassVar[bool] = False
     live: ClassVar[bool] = False
@@ -81,6 +79,8 @@ class Reporter(TrainerCallback, ABC):
 
     resume: str = env(None, "auto")
     """"auto" continues the run that the loop's state carries, "new" never does, anything else is the id to continue."""
+    key_style: KeyStyle = env(None, "grouped")
+    """"grouped" (`eval_loss` becomes `eval/loss`, `loss` becomes `train/loss`), "raw", or a function of the name."""
 
     run: Any = None
     """The SDK's own run object; None before the start and on ranks that do not report."""
@@ -124,6 +124,9 @@ class Reporter(TrainerCallback, ABC):
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         """Send a text that belongs to a step."""
+
+    def log_file(self, name: str, text: str) -> None:
+        """Keep a text that the tracker has taken a part of, as a file of the run: `params/<key>.txt`."""
 
     def log_artifact(self, artifact: Artifact) -> None:
         """Send a file or a folder."""

@@ -159,7 +159,7 @@ def test_each_value_stands_in_the_store_as_it_was_logged(loop, stored, monkeypat
     params, tags, files = stored.params(run_id), stored.tags(run_id), stored.files(run_id)
     assert (params["learning_rate"], params["lr_scheduler_kwargs/none"]) == ("0.25", "None")
     assert len(params["lr_scheduler_kwargs/long"]) == 6000
-    assert json.loads(files["params.json"])["lr_scheduler_kwargs"]["long"] == "x" * 6001
+    assert files["params/lr_scheduler_kwargs/long.txt"] == "x" * 6001
     assert files["texts/note/00000003-1234568.txt"] == "half-way"
     assert (tags["team"], tags["mlflow.runName"]) == ("vision", "blue")
     assert tags["trackside.infinite.grad_norm"] == "inf at step 4"
@@ -326,7 +326,7 @@ def test_a_server_gets_it_all_and_nothing_is_printed(loop, server, tmp_path, cap
     assert stored.status(run_id) == "KILLED"
     files = stored.files(run_id)
     assert "half-way" in files.values()
-    assert {"params.json", "checkpoint-1/trainer_state.json"} <= set(files)
+    assert {"params/lr_scheduler_kwargs/long.txt", "checkpoint-1/trainer_state.json"} <= set(files)
     assert reporter.where() == f"{server}/#/experiments/1/runs/{run_id}"
     if not is_old():
         assert capfd.readouterr().out == ""

@@ -72,6 +72,12 @@ class SendsTheFirstParamsOnly(InMemoryReporter):
         self.run.params = self.run.params or dict(params)
 
 
+@breaks("test_a_long_parameter_is_cut_visibly_and_kept_whole_as_a_file")
+class ForgetsWhatWasCut(InMemoryReporter):
+    def log_file(self, name, text):
+        pass
+
+
 @breaks("test_a_text_arrives_at_its_step")
 class WritesTextsAtTheStart(InMemoryReporter):
     def log_text(self, key, text, step, time):

@@ -30,7 +30,7 @@ class InMemoryReporter(Reporter):
 
     name = "in_memory"
     reopenable = True
-    limits = Limits(key=r"\w\-. /", key_length=100, params_per_call=20)
+    limits = Limits(key=r"\w\-. /", key_length=100, param_value=500, params_per_call=20)
 
     shelf = env("IN_MEMORY_SHELF", "A")
 
@@ -53,8 +53,11 @@ class InMemoryReporter(Reporter):
     def log_summary(self, values):
         self.run.summary.update(values)
 
+    def log_file(self, name, text):
+        self.run.artifacts[name] = [os.path.basename(name)]
+
     def log_artifact(self, artifact):
-        self.run.artifacts[artifact.name] = [name for name in os.listdir(artifact.path) if name != "training_args.bin"]
+        self.run.artifacts[artifact.name] = [name for _, name in artifact.files()]
 
     def finish(self, status):
         self.run.status = status

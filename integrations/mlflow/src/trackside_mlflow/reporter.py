@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import posixpath
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -13,7 +14,7 @@ from trackside.mapping import KeyStyle
 from trackside.reporter import Configured
 from trackside_mlflow.active import OpenRun, make_active, make_inactive, run_of_user
 from trackside_mlflow.client import Client, code_of
-from trackside_mlflow.plain import as_path, encodable, files_of, json_object
+from trackside_mlflow.plain import encodable, json_object
 from trackside_mlflow.tags import Tags
 
 STATUS = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED"}
@@ -25,7 +26,9 @@ class MLflowCallback(Reporter):
 
     name = "mlflow"
     sdk = "mlflow"
-    limits = Limits(key=r"\w\-. :/", key_length=200, param_value=6000, params_per_call=100, points_per_call=1000)
+    limits = Limits(
+        key=r"\w\-. :/", key_length=200, key_is_path=True, param_value=6000, params_per_call=100, points_per_call=1000
+    )
     reopenable = True
 
     key_style: KeyStyle = env(None, "raw")
@@ -78,7 +81,7 @@ class MLflowCallback(Reporter):
                 if math.isinf(number):
                     infinite[f"trackside.infinite.{key}"] = f"{number} at step {point.step}"
                 else:
-                    metrics.append(Metric(as_path(key), float(number), round(point.time * 1000), int(point.step)))
+                    metrics.append(Metric(key, float(number), round(point.time * 1000), int(point.step)))
         if metrics:
             self._client.log_batch(self._id, metrics=metrics, synchronous=True)
         if infinite:
@@ -87,7 +90,7 @@ class MLflowCallback(Reporter):
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """MLflow keeps the first value of a param for ever; what a resumed run has instead is noted in a tag."""
-        texts = {as_path(key): encodable(value) for key, value in params.items()}
+        texts = {key: encodable(value) for key, value in params.items()}
         changed = {key: [self._params[key], text] for key, text in texts.items() if self._params.get(key, text) != text}
         new = {key: text for key, text in texts.items() if key not in self._params}
         room = None if self.max_log_params is None else max(0, self.max_log_params - len(self._params))
@@ -96,17 +99,20 @@ class MLflowCallback(Reporter):
         self._params |= sent
         if changed:
             self._tags.add_to_json("trackside.changed_params", changed)
-        if len(sent) < len(new) or any(len(text) == self.limits.param_value for text in texts.values()):
-            self.warn_once("whole", "%s: the artifact params.json holds all parameters, uncut.", self.name)
+        if len(sent) < len(new):
+            self.warn_once("whole", "%s: the artifact params.json holds all parameters.", self.name)
             self._client.log_text(self._id, json.dumps(self._about.params, indent=2), "params.json")
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
-        file = f"texts/{as_path(key)}/{step:08}-{round(time * 1000)}.txt"
+        file = f"texts/{key}/{step:08}-{round(time * 1000)}.txt"
         self._client.log_text(self._id, encodable(text), file)
 
     def log_artifact(self, artifact: Artifact) -> None:
-        for file, folder in files_of(artifact):
-            self._client.log_artifact(self._id, file, folder)
+        for path, name in artifact.files():
+            self._client.log_artifact(self._id, path, posixpath.dirname(f"{artifact.name}/{name}"))
+
+    def log_file(self, name: str, text: str) -> None:
+        self._client.log_text(self._id, encodable(text), name)
 
     def flush(self) -> None:
         """Nothing waits here: each call returns when MLflow has stored what it brings."""

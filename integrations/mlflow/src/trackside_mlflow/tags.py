@@ -11,7 +11,7 @@ from trackside import Limits
 from trackside.mapping import Keys, chunks, cut
 from trackside.values import redact
 from trackside_mlflow.client import LONGEST_TAG, Client
-from trackside_mlflow.plain import as_path, encodable
+from trackside_mlflow.plain import encodable
 
 logger = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ class Tags:
         self._client = client
         self._run_id = run.info.run_id
         self._texts: dict[str, str] = dict(run.data.tags)
-        self._keys = Keys(Limits(key=r"\w\-. :/", key_length=240))
+        self._keys = Keys(Limits(key=r"\w\-. :/", key_length=240, key_is_path=True))
 
     def set(self, tags: Mapping[str, Any]) -> None:
         from mlflow.entities import RunTag
 
-        texts = {as_path(self._keys(name)): encodable(value) for name, value in redact(tags).items()}
+        texts = {self._keys(name): encodable(value) for name, value in redact(tags).items()}
         for name, text in texts.items():
             if len(text) > LONGEST_TAG:
                 logger.warning("mlflow: the tag %s is cut; it is whole in the artifact tags/%s.txt.", name, name)
@@ -45,7 +45,7 @@ class Tags:
         """Set tags, of which each keeps beside its newest text the first one that it had."""
         noted = {}
         for name, text in tags.items():
-            first = self._texts.get(as_path(self._keys(name)), text).partition(LATEST)[0]
+            first = self._texts.get(self._keys(name), text).partition(LATEST)[0]
             noted[name] = text if text == first else f"{first}{LATEST}{text}"
         self.set(noted)
 

@@ -103,6 +103,18 @@ class ReporterContract(Workbench):
             {"learning_rate": 0.125, "run_name": "blue", "hidden_size": 32, "lr_scheduler_kwargs/warmup/steps": 3},
         )
 
+    def test_a_long_parameter_is_cut_visibly_and_kept_whole_as_a_file(self) -> None:
+        limit = self.reporter_class.limits.param_value
+        if limit is None or not self.reporter_class.has("log_params"):
+            pytest.skip("this tracker has no such limit")
+        reporter = self.reporter()
+        self.short_training(self.loop(reporter, run_name="x" * (limit + 1)))
+        run = self.only_run(reporter)
+        assert str(self.part(run, "params")["run_name"]).endswith(f"({limit + 1} characters)")
+        self.assert_points(run, "loss", [(1, 0.5)])
+        artifacts = self.part(run, "artifacts")
+        assert any("run_name" in f"{name}/{file}" for name, files in artifacts.items() for file in files)
+
     def test_a_text_arrives_at_its_step(self) -> None:
         reporter = self.reporter()
         self.short_training(self.loop(reporter))

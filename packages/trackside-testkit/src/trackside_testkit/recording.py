@@ -108,6 +108,9 @@ class RecordingReporter(Reporter):
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         self._keep("log_text", key, text, step, time)
 
+    def log_file(self, name: str, text: str) -> None:
+        self._keep("log_file", name, text)
+
     def log_artifact(self, artifact: Artifact) -> None:
         self._keep("log_artifact", artifact)
 
