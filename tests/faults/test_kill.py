@@ -1,43 +1,39 @@
-"""A training is killed without a word at random moments; a replay makes up for it."""
+"""A training is killed without a word at random moments; a replay, or the courier process, makes up for it."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from breaking import TIMES, in_mlflow, in_tensorboard, recorded, replay, running
 
-from trackside_spool.folder import InUseError, RunFolder, run_folders
-from trackside_spool.journal import Reader
-from trackside_spool.replay import replay
+from trackside_spool.folder import InUseError, run_folders
 
-TIMES = int(os.environ.get("TRACKSIDE_KILLS", "5"))
+pytestmark = pytest.mark.usefixtures("store")
 
 TRAINING = """
+import time
+from trackside_mlflow import MLflowCallback
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
 
-loop = FakeLoop([TensorBoardCallback()], output_dir="out", eval_strategy="no", save_strategy="no")
+loop = FakeLoop([TensorBoardCallback(), MLflowCallback()], output_dir="out", eval_strategy="no", save_strategy="no")
 loop.fire("on_train_begin")
 for step in range(1, 100_000):
     loop.state.global_step = step
     loop.log({"loss": 1 / step})
     print(step, flush=True)
+    time.sleep(0.001)
 """
 
 
-def killed_training(seconds: float, delivery: str) -> int:
+def killed_training(seconds: float, **environ: str) -> int:
     """Train for some seconds after the first log, then kill; the last step whose log call had returned."""
-    environ = {**os.environ, "TRACKSIDE_DELIVERY": delivery}
-    with subprocess.Popen([sys.executable, "-c", TRAINING], stdout=subprocess.PIPE, text=True, env=environ) as child:
+    with running(TRAINING, **environ) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
         time.sleep(seconds)
@@ -45,39 +41,47 @@ def killed_training(seconds: float, delivery: str) -> int:
         return int([first, *child.stdout][-1])
 
 
-def wait_for_the_courier(folder: RunFolder) -> None:
-    """A courier process has everything delivered without a replay."""
-    deadline = time.monotonic() + 60
+def wait_for_the_courier() -> None:
+    """Wait until the courier process, which has claimed the run, has ended."""
+    (folder,) = run_folders(Path("out"))
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        with contextlib.suppress(InUseError):  # until it has ended
-            assert list(replay(folder)) == []
+        with contextlib.suppress(InUseError):
+            folder.lock()
+            folder.unlock()
             return
         time.sleep(0.05)
     raise AssertionError("The courier process is still at work.")
 
 
-def replay_twice(folder: RunFolder) -> None:
-    assert [outcome.reason for outcome in replay(folder)] == [""]
-    assert list(replay(folder)) == []
+def check_that_each_step_counts_once(last: int) -> None:
+    (folder,) = run_folders(Path("out"))
+    losses = recorded(folder)
+    assert list(losses) in (
+        list(range(1, last + 1)),
+        list(range(1, last + 2)),
+    )  # it may have died between log and print
+    assert losses == {step: 1 / step for step in losses}
+    assert [step for step, _ in in_tensorboard()] == list(losses)
+    assert dict(in_tensorboard()) == pytest.approx(losses)
+    statuses, points = in_mlflow()
+    assert list(statuses.values()) == ["KILLED"]
+    assert points == list(losses.items())
 
 
 @pytest.mark.parametrize("number", range(TIMES))
-@pytest.mark.parametrize(("delivery", "make_up"), [("thread", replay_twice), ("process", wait_for_the_courier)])
-def test_what_was_logged_is_in_tensorboard_exactly_once(
-    number: int, delivery: str, make_up: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    last = killed_training(random.uniform(0, 1.5), delivery)
-    (folder,) = run_folders(tmp_path)
-    make_up(folder)
-    steps = [record.step for _, record in Reader(folder.journal).read(10**6)]
-    assert steps[:last] == list(range(1, last + 1))
-    assert len(steps) <= last + 1
-    (directory,) = (tmp_path / "out" / "runs").iterdir()
-    events = EventAccumulator(str(directory), size_guidance={"scalars": 0})
-    events.Reload()
-    points = events.Scalars("train/loss")
-    assert [point.step for point in points] == steps
-    assert [point.value for point in points] == pytest.approx([1 / step for step in steps])
-    (tracker,) = folder.trackers()
-    assert tracker.status == "killed"
+def test_what_was_logged_is_in_tensorboard_and_mlflow_exactly_once_after_a_replay(number: int) -> None:
+    start_seconds = random.choice(["0", "60"])  # without waiting, it may die while the trackers start
+    last = killed_training(random.uniform(0, 3), TRACKSIDE_START_SECONDS=start_seconds)
+    done = replay()
+    assert done.code == 0, done
+    assert replay().output == "Nothing is owed.\n"
+    check_that_each_step_counts_once(last)
+
+
+@pytest.mark.parametrize("number", range(TIMES // 5))
+def test_a_courier_process_delivers_it_all_without_a_replay(number: int) -> None:
+    last = killed_training(random.uniform(0, 3), TRACKSIDE_DELIVERY="process", TRACKSIDE_START_SECONDS="60")
+    wait_for_the_courier()
+    assert replay().output == "Nothing is owed.\n"
+    check_that_each_step_counts_once(last)
