@@ -68,6 +68,13 @@ def sdk_of(folder: Path) -> set[str]:
     return {name_of(entry) for entry in entries if isinstance(entry, str)}
 
 
+def sdks() -> Iterator[nox.param]:
+    """Each integration with its tracker's SDK: the latest version, and the oldest that the package admits."""
+    for folder in filter(sdk_of, PROJECTS):
+        yield nox.param(folder, [], id=folder.name)
+        yield nox.param(folder, group("oldest", folder), id=f"{folder.name}-oldest")
+
+
 def install(session: nox.Session, requirements: Iterable[str], sdks: bool = True) -> None:
     """Install everything in one pip call, so that pip finds what is ours and looks nowhere else for it.
 
@@ -102,10 +109,10 @@ def tests(session: nox.Session, folder: Path) -> None:
 
 
 @nox.session
-@nox.parametrize("folder", [nox.param(folder, id=folder.name) for folder in PROJECTS if sdk_of(folder)])
-def sdk(session: nox.Session, folder: Path) -> None:
-    """Test an integration with the real SDK of its tracker, as it is now, without a network."""
-    install(session, [PROJECTS[folder]["name"], *group("sdk", folder)])
+@nox.parametrize("folder, versions", sdks())
+def sdk(session: nox.Session, folder: Path, versions: list[str]) -> None:
+    """Test an integration with the real SDK of its tracker, without a network."""
+    install(session, [PROJECTS[folder]["name"], *group("sdk", folder), *versions])
     pytest(session, str(folder.relative_to(ROOT) / "tests"), "-m", "sdk")
 
 

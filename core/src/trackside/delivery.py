@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss", "total_flos")
 
 FAILED = object()
+
+# Two threads that import packages with circular imports at once can find them half made.
+_importing = threading.Lock()
 
 Numbers = dict[str, "int | float"]
 
@@ -70,6 +74,8 @@ class Delivery:
     def start(self, run: Run) -> None:
         """Start or reopen a run, and nothing else; raises what `start` raises."""
         try:
+            with _importing:
+                self.reporter.import_sdk()
             self.reporter.tracker_id = self.reporter.start(run)
         except BaseException:
             self.reporter.run = None

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from trackside.delivery import Delivery, reason_of
 from trackside.records import STATE_KEY, Artifact, Kind, Record, Run, Status, carried_by
@@ -23,8 +23,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Value = TypeVar("Value")
+
 # Records that can still be recognised: more than the events that callbacks can nest within one another.
 WINDOW = 16
+
+
+class ByIdentity(Generic[Value]):
+    """Values of objects that cannot be hashed, such as a state, as long as these live: equal ones are not the same."""
+
+    def __init__(self) -> None:
+        self._table: dict[int, tuple[weakref.ref[Any], Value]] = {}
+
+    def get(self, owner: Any) -> Value | None:
+        reference, value = self._table.get(id(owner), (None, None))
+        return value if reference is not None and reference() is owner else None
+
+    def set(self, owner: Any, value: Value) -> None:
+        key, table = id(owner), self._table
+        table[key] = (weakref.ref(owner, lambda _: table.pop(key, None)), value)
 
 
 @dataclass
@@ -34,8 +51,9 @@ class Session:
     Attributes:
         key: the reporter's name, with a number if several have it; the tracker's id of the run is kept under it.
         position: the number of the next record that it has not been told of; earlier ones are told or passed over.
-        phase: "waiting" for the first event, "open" at the tracker, "closed" there, or "silent" for good.
+        phase: "waiting" for the first event, "starting" or "open" at the tracker, "closed" there, or "silent" for good.
         has_begun, has_ended: whether it was told of the beginning and the end of the training.
+        is_reopened: whether the run is started at the tracker once more.
         is_attached: whether the tracker's run is what a user's own code finds, if the tracker has such a thing.
         status: with which the run was closed, or will be if nothing else is said.
     """
@@ -44,15 +62,16 @@ class Session:
     delivery: Delivery
     key: str
     position: int
-    phase: Literal["waiting", "open", "closed", "silent"] = "waiting"
+    phase: Literal["waiting", "starting", "open", "closed", "silent"] = "waiting"
     has_begun: bool = False
     has_ended: bool = False
+    is_reopened: bool = False
     is_attached: bool = False
     status: Status = "finished"
 
     @property
     def is_open(self) -> bool:
-        return self.phase == "open"
+        return self.phase in ("starting", "open")
 
     @property
     def is_unfinished(self) -> bool:
@@ -71,11 +90,12 @@ class Session:
         state, run = self.recorder.state, self.recorder.run
         if state is None:
             return
-        carried = carried_by(state)
-        trackers = dict(carried.get("trackers", {})) if carried.get("run") == run.id else {}
-        if (tracker_id := self.delivery.reporter.tracker_id) is not None:
-            trackers[self.key] = tracker_id
-        state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
+        with self.recorder.carrying:
+            carried = carried_by(state)
+            trackers = dict(carried.get("trackers", {})) if carried.get("run") == run.id else {}
+            if (tracker_id := self.delivery.reporter.tracker_id) is not None:
+                trackers[self.key] = tracker_id
+            state.stateful_callbacks[STATE_KEY] = {"run": run.id, "name": run.name, "trackers": trackers}
 
 
 class Ending(NamedTuple):
@@ -110,13 +130,14 @@ class Recorder:
     late, is removed, or swallows an event shifts nothing.
     """
 
-    _of_state: ClassVar[dict[int, tuple[weakref.ref[Any], Recorder]]] = {}
+    _of_state: ClassVar[ByIdentity[Recorder]] = ByIdentity()
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._process = os.getpid()
         self._state: weakref.ref[TrainerState] | None = None
         self._recording = threading.RLock()
+        self.carrying = threading.Lock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
         self._count = 0
@@ -142,9 +163,9 @@ class Recorder:
 
     @classmethod
     def find(cls, state: TrainerState) -> Recorder | None:
-        """The recorder of the run whose state object this is; equal states are not the same run."""
-        owner, recorder = cls._of_state.get(id(state), (lambda: None, None))
-        return None if recorder is None or owner() is not state or recorder.is_inherited else recorder
+        """The recorder of the run whose state object this is."""
+        recorder = cls._of_state.get(state)
+        return None if recorder is None or recorder.is_inherited else recorder
 
     @property
     def is_inherited(self) -> bool:
@@ -154,8 +175,7 @@ class Recorder:
     def belong_to(self, state: TrainerState) -> None:
         """From now on this is the recorder of `state`, as long as that lives."""
         self._state = weakref.ref(state)
-        key, table = id(state), self._of_state
-        table[key] = (weakref.ref(state, lambda _: table.pop(key, None)), self)
+        self._of_state.set(state, self)
 
     @property
     def state(self) -> TrainerState | None:
@@ -178,8 +198,11 @@ class Recorder:
         return [other for other in found if other is not None and other is not reporter]
 
     def open(self, session: Session, run: Run, is_reopened: bool) -> None:
-        """Start the run at a tracker, or reopen it; raises what that raises."""
+        """Begin to start the run at a tracker, or to reopen it: here at once. Raises what that raises."""
         session.delivery.begin(run, is_reopened)
+
+    def wait_for_start(self, session: Session) -> None:
+        """Give a tracker the time to start that is left to it; raises what its start has raised meanwhile."""
 
     def tell(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> None:
         """Record an event that a reporter is told of, and deliver it. A mapping is the loop's own object."""

@@ -6,9 +6,11 @@ import atexit
 import errno
 import logging
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from trackside.callbacks import TrainerCallback
@@ -16,7 +18,7 @@ from trackside.console import say
 from trackside.delivery import reason_of
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
-from trackside.recorder import Ending, Recorder, Session
+from trackside.recorder import ByIdentity, Ending, Recorder, Session
 from trackside.records import (
     STATE_KEY,
     Artifact,
@@ -143,6 +145,11 @@ class Reporter(TrainerCallback, ABC):
     def where(self) -> str | None:
         """What shows the run to a person: an address or a command. None if the tracker says so itself."""
 
+    def import_sdk(self) -> None:
+        """Import the SDK; called before `start`, for one reporter at a time."""
+        if self.sdk is not None:
+            import_module(self.sdk)
+
     def place(self) -> Mapping[str, Any]:
         """Options that say where the run is kept, if the SDK knows that by other means: a replay is made with them."""
         return {}
@@ -158,6 +165,11 @@ class Reporter(TrainerCallback, ABC):
 
     # ---- events -----------------------------------------------------------------------------------------------
 
+    def on_init_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        lineup = _lineups.get(control) or Lineup()
+        lineup.add(self)
+        _lineups.set(control, lineup)
+
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
     ) -> None:
@@ -169,6 +181,13 @@ class Reporter(TrainerCallback, ABC):
             self._open(session, args, state, model, **kwargs)
             if session.is_open:
                 session.carry_id()
+            lineup = _lineups.get(control) or Lineup()
+            lineup.add(self)
+            lineup.wait_if_complete(state)
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._session is not None:
+            self._wait_for_start(self._session)
 
     def on_log(
         self,
@@ -276,42 +295,55 @@ class Reporter(TrainerCallback, ABC):
         session, recorder = self._session, Recorder.find(state)
         if session is not None and session.is_open and session.recorder is recorder:
             if not session.is_attached:
+                self._wait_for_start(session)
                 self._attach(session)
-            return session
+            return session if session.is_open else None
         if not self._is_reporting_process(state):
             return None
         if session is None or (session.recorder is not recorder and (recorder is not None or session.has_ended)):
             self.close("failed" if session is not None and session.is_unfinished else None)
             session = self._join(args, state, model, recorder)
         self._open(session, args, state, model)
+        self._wait_for_start(session)
         return session if session.is_open else None
 
     def _open(self, session: Session, args: Any, state: TrainerState, model: Any, **kwargs: Any) -> None:
-        if session.phase in ("open", "silent"):
+        if session.is_open or session.phase == "silent":
             return
         is_reopened = session.phase == "closed"
         if is_reopened and not self.reopenable:
             self.warn_once("closed", "%s has closed this run; what comes now is not reported to it.", self.name)
             return
         self.setup(args, state, model, **kwargs)
+        _open_reporters[id(self)] = self
+        mind_the_end(close_unfinished)
+        session.phase, session.is_reopened = "starting", is_reopened
         try:
             session.recorder.open(session, self._run_to_start(session, state), is_reopened)
         except Exception as error:
-            session.phase = "silent"
-            self._refused(error)
+            self._refused(session, error)
+        except BaseException:  # interrupted: there is nothing to close
+            session.phase = "waiting"
+            raise
+
+    def _wait_for_start(self, session: Session) -> None:
+        """Let a run that is starting come to be open; raises if its tracker refuses, and the user has named that."""
+        if session.phase != "starting":
+            return
+        try:
+            session.recorder.wait_for_start(session)
+        except Exception as error:
+            self._refused(session, error)
             return
         session.phase = "open"
-        _open_reporters[id(self)] = self
-        mind_the_end(close_unfinished)
         session.carry_id()
-        if not is_reopened:
+        if not session.is_reopened:
             say(f"Reporting to {self.name}{self._as_hint(session)}")
-        if self.run is not None:  # it may be started elsewhere, or later
-            self._attach(session)
+        self._attach(session)
 
     def _attach(self, session: Session) -> None:
         """Attach the run in this thread, now or, if it has yet to start elsewhere, with a later event."""
-        if self.run is not None or not self.has("attach"):
+        if session.phase == "open" and not session.is_attached and (self.run is not None or not self.has("attach")):
             session.is_attached = True
             session.delivery.call("attach")
 
@@ -327,7 +359,9 @@ class Reporter(TrainerCallback, ABC):
             return run
         return replace(run, id=new_id()) if self.resume == "new" else replace(run, tracker_id=str(carried))
 
-    def _refused(self, error: Exception) -> None:
+    def _refused(self, session: Session, error: Exception) -> None:
+        session.phase = "silent"
+        _open_reporters.pop(id(self), None)
         said, reason = describe(error), reason_of(error)
         if self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
@@ -430,6 +464,32 @@ class Reporter(TrainerCallback, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self._as_given().items() if name not in self.handles}
+
+
+class Lineup:
+    """The reporters of one loop, which start side by side: the last of them that begins waits for all."""
+
+    def __init__(self) -> None:
+        self._members: list[weakref.ref[Reporter]] = []
+
+    def add(self, reporter: Reporter) -> None:
+        if reporter not in self._reporters():
+            self._members.append(weakref.ref(reporter))
+
+    def wait_if_complete(self, state: TrainerState) -> None:
+        """Wait for all to have started, unless one of them has yet to be told that the training of `state` begins."""
+        reporters = [one for one in self._reporters() if one._is_reporting_process(state)]
+        sessions = [one._session for one in reporters]
+        if all(one is not None and one.has_begun and one.recorder is Recorder.find(state) for one in sessions):
+            for reporter, session in zip(reporters, sessions, strict=True):
+                if session is not None:
+                    reporter._wait_for_start(session)
+
+    def _reporters(self) -> list[Reporter]:
+        return [reporter for reference in self._members if (reporter := reference()) is not None]
+
+
+_lineups: ByIdentity[Lineup] = ByIdentity()
 
 
 def status_of(exception: BaseException | None) -> Status:

@@ -31,7 +31,8 @@ class Client:
     """
 
     def __init__(self, tracking_uri: str | None) -> None:
-        mlflow = import_quietly()
+        import mlflow
+
         uri = self.tracking_uri = tracking_uri or mlflow.get_tracking_uri()
         try:
             with _quickly(), _alone_with(uri):
@@ -108,17 +109,16 @@ def code_of(error: Exception) -> str | None:
     return getattr(error, "error_code", None)
 
 
-def import_quietly() -> Any:
-    """mlflow, imported without its telemetry, unless the user asks for that or has imported it himself."""
+def import_quietly() -> None:
+    """Import mlflow without its telemetry, unless the user asks for that or has imported it himself."""
     if "mlflow" in sys.modules or "MLFLOW_DISABLE_TELEMETRY" in os.environ:
         import mlflow
     else:
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         try:
-            import mlflow
+            import mlflow  # noqa: F401
         finally:
             del os.environ["MLFLOW_DISABLE_TELEMETRY"]
-    return mlflow
 
 
 # ---- patience -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import KeyStyle
 from trackside.reporter import Configured
 from trackside_mlflow.active import OpenRun, make_active, make_inactive, run_of_user
-from trackside_mlflow.client import Client, code_of
+from trackside_mlflow.client import Client, code_of, import_quietly
 from trackside_mlflow.plain import encodable, json_object
 from trackside_mlflow.tags import Tags
 
@@ -56,6 +56,9 @@ class MLflowCallback(Reporter):
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
         """See which run the user has open, which only his thread can tell. Who overrides this calls it."""
         self._open_run = run_of_user()
+
+    def import_sdk(self) -> None:
+        import_quietly()
 
     def start(self, run: Run) -> str:
         self._about, self._client = run, Client(self.tracking_uri)

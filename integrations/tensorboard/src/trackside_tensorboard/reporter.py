@@ -38,8 +38,6 @@ class TensorBoardCallback(Reporter):
         super().__init__(tb_writer=tb_writer, **options)
 
     def start(self, run: Run) -> str:
-        import tensorboardX  # noqa: F401 - takes a second, in which no directory is to be left by a process that dies
-
         self._about, self._last_step = run, run.step
         self._is_reopened = self.tracker_id is not None
         if self.tb_writer is not None:
