@@ -1,0 +1,5 @@
+"""Reports a training run to Weights & Biases."""
+
+from trackside_wandb.reporter import WandbCallback
+
+__all__ = ["WandbCallback"]
