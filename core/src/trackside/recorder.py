@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -42,6 +42,10 @@ class ByIdentity(Generic[Value]):
     def set(self, owner: Any, value: Value) -> None:
         key, table = id(owner), self._table
         table[key] = (weakref.ref(owner, lambda _: table.pop(key, None)), value)
+
+
+def _nothing() -> None:
+    """What is left of a reference whose object is gone."""
 
 
 @dataclass
@@ -135,7 +139,7 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._process = os.getpid()
-        self._state: weakref.ref[TrainerState] | None = None
+        self._state: Callable[[], TrainerState | None] = _nothing
         self._recording = threading.RLock()
         self.carrying = threading.Lock()
         self._reporters: list[weakref.ref[Reporter]] = []
@@ -173,14 +177,20 @@ class Recorder:
         return self._process != os.getpid()
 
     def belong_to(self, state: TrainerState) -> None:
-        """From now on this is the recorder of `state`, as long as that lives."""
+        """From now on this is the recorder of `state`, as long as that lives, and nobody else is."""
+        if (before := self._of_state.get(state)) is not None:
+            before._state = _nothing
         self._state = weakref.ref(state)
         self._of_state.set(state, self)
 
     @property
     def state(self) -> TrainerState | None:
         """The state that it belongs to, if that still lives."""
-        return None if self._state is None else self._state()
+        return self._state()
+
+    def is_of(self, state: TrainerState) -> bool:
+        """Whether this process records the run whose state object this is."""
+        return self._state() is state and self._process == os.getpid()
 
     def join(self, reporter: Reporter) -> Session:
         """A session for a reporter; the record that was written last may be of the event that it is being told of."""
@@ -215,6 +225,9 @@ class Recorder:
     def _record(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> Any:
         """The record of an event, made now or recognised, as `_write` has returned it; None if there was no room."""
         step = state.global_step
+        if self._recent and (last := self._recent[-1]).number == session.position and last.is_of(kind, step, payload):
+            session.position += 1
+            return last.written
         with self._recording:
             found = self._recognise(session, kind, step, payload) if session.position < self._count else None
             if found is None:

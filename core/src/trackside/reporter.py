@@ -292,11 +292,13 @@ class Reporter(TrainerCallback, ABC):
 
     def _session_of(self, args: Any, state: TrainerState, model: Any) -> Session | None:
         """The open session of what happens now, if it is reported; the first event of a run, whichever, opens it."""
-        session, recorder = self._session, Recorder.find(state)
+        session = self._session
+        if session is not None and session.is_attached and session.recorder.is_of(state):  # nearly always
+            return session
+        recorder = Recorder.find(state)
         if session is not None and session.is_open and session.recorder is recorder:
-            if not session.is_attached:
-                self._wait_for_start(session)
-                self._attach(session)
+            self._wait_for_start(session)
+            self._attach(session)
             return session if session.is_open else None
         if not self._is_reporting_process(state):
             return None
