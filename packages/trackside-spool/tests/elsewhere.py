@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 from trackside import Reporter, env
@@ -30,6 +32,9 @@ class FileReporter(Reporter):
         for point in points:
             self._write("point", [point.step, dict(point.values)])
 
+    def flush(self):
+        """Each line is in the file already."""
+
     def log_params(self, params):
         self._write("params", params)
 
@@ -39,6 +44,15 @@ class FileReporter(Reporter):
     def _write(self, what, content):
         with open(self.path, "a") as file:
             file.write(json.dumps([what, content, os.getpid()]) + "\n")
+
+
+class ChattyReporter(FileReporter):
+    """Prints, as SDKs do."""
+
+    def start(self, run):
+        sys.stdout.write("Welcome!\n")
+        subprocess.run(["echo", "see the run at"], check=True)
+        return super().start(run)
 
 
 def told(what, path="tracker.jsonl"):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from elsewhere import FileReporter, processes, told
+from elsewhere import ChattyReporter, FileReporter, processes, told
 
 from trackside import StartError
 from trackside_spool.folder import run_folders
@@ -71,6 +71,59 @@ def test_a_refusal_stops_the_program():
         train(FileReporter(refuses=True))
 
 
+class OfAnotherMachine(FileReporter):
+    __module__ = "not_installed_here"
+
+
+def test_a_reporter_that_the_process_cannot_make_is_a_refusal():
+    with pytest.raises(StartError, match="not_installed_here"):
+        train(OfAnotherMachine())
+
+
+def test_what_an_sdk_prints_is_no_answer():
+    train(ChattyReporter())
+    assert losses() == EXPECTED
+    assert told("finish") == ["finished"]
+
+
+def kill_the_courier_process():
+    (process,) = processes()
+    os.kill(process, signal.SIGKILL)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_when_the_process_dies_the_end_waits_no_longer_and_says_what_is_owed(monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "60")
+    loop = FakeLoop([FileReporter(pause=0.2)], output_dir="out")
+    loop.fire("on_train_begin")
+    for _ in range(20):
+        loop.log({"loss": 1.0})
+    kill_the_courier_process()
+    begin = time.monotonic()
+    loop.fire("on_train_end")
+    assert time.monotonic() - begin < 20
+    assert caplog.text.count("The courier process is gone") == 1
+    assert "(its process is gone); deliver that with: trackside replay" in caplog.text
+
+
+def test_a_process_that_has_died_is_replaced_when_there_is_something_to_do_again(caplog):
+    reporter = FileReporter()
+    loop = train(reporter)
+    kill_the_courier_process()
+    wait_for(lambda: reporter._session.recorder._courier_process._process is None)
+    loop.evaluate()
+    assert len(processes()) == 2
+    assert any("eval/loss" in values for _, values in told("point"))
+    assert losses() == EXPECTED
+    assert caplog.text == ""
+
+
 def test_what_cannot_be_described_is_delivered_by_a_thread_and_that_is_said(capsys):
     train(FileReporter(writer=open))
     assert losses() == EXPECTED
@@ -106,14 +159,49 @@ for step in range(1, 100_000):
 """
 
 
-@pytest.mark.parametrize("steps", [1, 50, 400])
-def test_after_kill_9_the_courier_delivers_the_rest_and_closes_the_run_as_killed(steps):
-    with subprocess.Popen([sys.executable, "-c", TRAINING], stdout=subprocess.PIPE, text=True) as child:
+RESUMABLE = TRAINING.replace("    print(", "    if step == 4:\n        loop.save()\n    print(").replace("0.02", "0.5")
+RESUMABLE = RESUMABLE.replace(
+    'loop.fire("on_train_begin")', 'loop.fire("on_train_begin")\nloop.state.logging_steps = 1'
+)
+
+
+def killed_training(source, steps):
+    """Kill a training after some steps; the number of the last one that it has logged."""
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as child:
         for line in child.stdout:
             if int(line) == steps:
                 break
         child.send_signal(signal.SIGKILL)
-        last = int([line, *child.stdout][-1])
+        return int([line, *child.stdout][-1])
+
+
+@pytest.mark.parametrize("patience", ["0", "30"])
+def test_a_training_that_is_restarted_while_the_courier_is_at_work_goes_on_in_its_run(patience, monkeypatch):
+    killed_training(RESUMABLE, 6)
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", patience)
+    loop = FakeLoop([FileReporter()], output_dir="out", eval_strategy="no")
+    loop.train(resume_from="out/checkpoint-4")
+    wait_for(lambda: told("finish")[-1:] == ["finished"])
+    (folder,) = run_folders(Path("out"))
+    steps = [step for step, _ in losses()]
+    assert [steps.count(step) for step in range(1, 5)] == [1, 1, 1, 1]
+    assert losses()[-4:] == EXPECTED[4:]
+    assert not (folder.path / "handover").exists()
+
+
+@pytest.mark.parametrize("pause", [0, 0.5])
+def test_a_run_goes_on_behind_its_former_couriers_in_one_process(pause, monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0.1")
+    train(FileReporter(pause=pause), num_train_epochs=1)
+    FakeLoop([FileReporter()], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
+    wait_for(lambda: told("finish")[-1:] == ["finished"] and len(losses()) >= 8)
+    assert losses() == EXPECTED
+    assert len(list(run_folders(Path("out")))) == 1
+
+
+@pytest.mark.parametrize("steps", [1, 50, 400])
+def test_after_kill_9_the_courier_delivers_the_rest_and_closes_the_run_as_killed(steps):
+    last = killed_training(TRAINING, steps)
     deadline = time.monotonic() + 60
     while not (Path("tracker.jsonl").exists() and told("finish")) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from trackside import env
-from trackside_spool import folder, journal, replay
+from trackside_spool import folder, journal, recorder, replay
 from trackside_spool.folder import run_folders
 from trackside_spool.journal import Reader
 from trackside_testkit import FakeLoop, RecordingReporter
@@ -268,6 +268,43 @@ def test_an_evaluation_waits_until_a_late_courier_is_done(monkeypatch):
     assert kinds == ["start", "finish", "start", "finish"]
 
 
+def test_a_resumed_training_goes_on_behind_the_couriers_of_the_one_before(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0.1")
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0.1")
+    server = SimpleNamespace(is_away=True)
+
+    class Unreachable(RecordingReporter):
+        def log_points(self, points):
+            if server.is_away:
+                raise ConnectionRefusedError("nobody there")
+            super().log_points(points)
+
+    train(Unreachable(), num_train_epochs=1, save_strategy="epoch")
+    server.is_away = False
+    reporter = RecordingReporter()
+    FakeLoop([reporter], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
+    wait_until_it_is_free(only_folder())
+    assert losses(reporter) == EXPECTED
+    assert is_settled()
+
+
+def test_a_run_whose_courier_never_comes_back_is_left_alone(monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0.1")
+    monkeypatch.setattr(recorder, "HANDOVER_SECONDS", 0.1)
+    gate = threading.Event()
+
+    class Hanging(RecordingReporter):
+        def log_points(self, points):
+            gate.wait()
+
+    train(Hanging(), num_train_epochs=1, save_strategy="epoch")
+    reporter = RecordingReporter()
+    FakeLoop([reporter], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
+    gate.set()
+    assert "is at work elsewhere; this training is reported as a new run" in caplog.text
+    assert len(list(run_folders(Path("out")))) == 2
+
+
 def test_several_trackers_that_hang_have_one_deadline_together(monkeypatch):
     monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "2")
     gate = threading.Event()
@@ -324,7 +361,7 @@ def test_who_interrupts_a_start_leaves_no_run_open(caplog):
     threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         train(reporter)
-    assert "recording is owed the rest of the run" in caplog.text
+    assert "recording is owed 1 records" in caplog.text
     deadline = time.monotonic() + 30
     while not is_settled() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -21,6 +21,11 @@ from trackside_spool.snapshots import snapshot_of
 
 logger = logging.getLogger(__name__)
 
+
+class HandedOver(Exception):
+    """Another courier is to deliver the rest."""
+
+
 LARGEST_BATCH = 500
 SLICE_SECONDS = 0.01  # of CPU time, which a batch is to take while the loop runs
 POLL_SECONDS = 0.2
@@ -128,6 +133,7 @@ class Courier(threading.Thread):
         self._batch, self._took = 1, SLICE_SECONDS
         self._status: Status = "finished"
         self._closing = threading.Event()
+        self._is_handed_over = False
         self.has_started = threading.Event()
         self.has_ended = threading.Event()
         self.is_waited_for = True
@@ -138,6 +144,11 @@ class Courier(threading.Thread):
     def close(self, status: Status) -> None:
         """Deliver the rest at full speed, then finish the run. Returns at once; `has_ended` tells when it is done."""
         self._status = status
+        self._closing.set()
+
+    def hand_over(self) -> None:
+        """Leave the rest to another courier, after the call that is being made. Returns at once."""
+        self._is_handed_over = True
         self._closing.set()
 
     @property
@@ -156,6 +167,8 @@ class Courier(threading.Thread):
             if self._begin():
                 self._deliver()
                 self._finish()
+        except HandedOver:
+            pass
         except Exception as error:
             self.trouble = reason_of(error)
             logger.exception("%s: the delivery has failed.", self.tracker.key)
@@ -195,6 +208,9 @@ class Courier(threading.Thread):
 
     def _deliver(self) -> None:
         while True:
+            if self._is_handed_over:
+                self._flush()
+                raise HandedOver
             is_last = self._closing.is_set()  # asked before reading: what is told before it is read below
             records = self._reader.read(LARGEST_BATCH if is_last else self._batch, self._limit())
             if records:
@@ -296,6 +312,8 @@ class Courier(threading.Thread):
             elif (refusals := refusals + 1) >= tries:
                 return error
             self._pause(_retry_after(error) or pause)
+            if self._is_handed_over:
+                raise HandedOver
         return None
 
     def _tell_trouble(self, what: str, error: Exception) -> None:

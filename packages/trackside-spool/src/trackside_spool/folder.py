@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from trackside import Run
+from trackside.console import say
 from trackside_spool.journal import NAME
 
 # Characters of a name in a path: of 255 bytes, of which one character may take four.
 LONGEST_NAME = 60
+POLL_SECONDS = 0.05
+HANDOVER_SECONDS = 5.0  # for the call that a courier is making, after which it leaves the rest to another one
 FOLDER = "_trackside"  # the underscore keeps it out of what transformers pushes to a hub
 
 
@@ -83,13 +87,13 @@ class Tracker:
 
 
 class RunFolder:
-    """`<output_dir>/_trackside/<run>/`: `journal.jsonl`, `lock`, `artifacts`, and `<tracker>.json` for each tracker."""
+    """`<output_dir>/_trackside/<run>/`: `journal.jsonl`, `artifacts`, locks, and `<tracker>.json` for each tracker."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / NAME
         self.artifacts = path / "artifacts"
-        self._lock: int | None = None
+        self._locks: list[int] = []
         self._unlocking = threading.Lock()
         _folders.add(self)
 
@@ -98,31 +102,55 @@ class RunFolder:
         readable = re.sub(r"[^\w.-]", "_", run.name)[:LONGEST_NAME]
         return cls(Path(os.path.abspath(run.output_dir)) / FOLDER / f"{readable}-{run.id}")
 
-    def lock(self) -> tuple[int]:
-        """Claim the run for this process, until it dies or unlocks; returns the descriptor that holds the claim.
+    def lock(self, patience: float | None = None) -> None:
+        """Claim the run for this process, until it dies or unlocks.
+
+        A training that is dead may have left a courier process. With `patience` that is given so many seconds to
+        deliver the rest, and is then asked to leave it to this process.
 
         Raises:
             InUseError: another process has it.
         """
-        import fcntl
-
-        if self._lock is not None:
-            return (self._lock,)
+        if self._locks:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise InUseError(f"{self.path} is in use by another process; wait until that has ended.") from None
-        self._lock = lock
-        return (lock,)
+        for claim in (lambda: _locked(self.path / "lock"), lambda: self._lock_of_couriers(patience)):
+            lock = claim()
+            if lock is None:
+                self.unlock()
+                raise InUseError(f"{self.path} is in use by another process; wait until that has ended.")
+            self._locks.append(lock)
+
+    def _lock_of_couriers(self, patience: float | None) -> int | None:
+        """What a courier process holds as long as it lives; None if there is one."""
+        path, request = self.path / "couriers.lock", self.path / "handover"
+        request.unlink(missing_ok=True)
+        lock = _locked(path)
+        if lock is not None or patience is None:
+            return lock
+        say(f"Waiting for what the training before has left to be delivered from {self.path}.")
+        lock = _locked(path, patience)
+        if lock is None:
+            request.touch()
+            lock = _locked(path, HANDOVER_SECONDS)
+            request.unlink(missing_ok=True)
+        return lock
+
+    @property
+    def couriers_lock(self) -> int:
+        """The descriptor that a courier process inherits, so that the run is in use as long as it lives."""
+        _, couriers = self._locks
+        return couriers
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another process waits for the couriers of a dead training to leave the rest to it."""
+        return (self.path / "handover").exists()
 
     def unlock(self) -> None:
         with self._unlocking:  # who comes second returns when the run is free as well
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            while self._locks:
+                os.close(self._locks.pop())
 
     def trackers(self) -> list[Tracker]:
         """What the trackers of this run have of it."""
@@ -142,6 +170,33 @@ class RunFolder:
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(tracker), indent=2, default=str))
         os.replace(partial, path)
+
+
+def _locked(path: Path, patience: float = 0.0) -> int | None:
+    """A descriptor that holds the lock of a file, or None if nobody has let go of it within `patience` seconds."""
+    until = time.monotonic() + patience
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        while not _lock(file):
+            if time.monotonic() >= until:
+                os.close(file)
+                return None
+            time.sleep(POLL_SECONDS)
+    except BaseException:  # interrupted, or on a disk without locks
+        os.close(file)
+        raise
+    return file
+
+
+def _lock(file: int) -> bool:
+    """Lock an open file; false if another one has."""
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 _FIELDS = {spec.name for spec in fields(Tracker)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import mmap
 import os
 import struct
@@ -28,10 +29,13 @@ from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Notes
 from trackside_spool.recipe import build
 
+logger = logging.getLogger(__name__)
+
 # Read from -c, not with -m: a `json.py` in the working directory would take the place of the library's.
 BOOT = "import sys; sys.path[:] = {path!r}; from trackside_spool.process import serve; serve()"
 MOST_TRACKERS = 64
 POLL_SECONDS = 0.1
+LEAVE_SECONDS = 3.0
 SHARE = 0.25  # of a core that the loop does not use
 
 
@@ -58,57 +62,90 @@ class Marks:
 
 
 class CourierProcess:
-    """The training process's side: tells the courier process what to do, and hears what has become of it."""
+    """The training process's side: tells the courier process what to do, and hears what has become of it.
+
+    A process that has died is replaced by another one when there is something to do again.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self.marks = Marks(folder.path / "marks")
-        self._remotes: dict[str, RemoteCourier] = {}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT.format(path=sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=folder.lock(),  # the run is in use as long as one of the two processes lives
-            start_new_session=True,  # Ctrl-C is for the training
-            text=True,
-        )
-        threading.Thread(target=self._listen, name="trackside-courier-process", daemon=True).start()
+        self._slots: dict[str, int] = {}
+        self._remotes: list[RemoteCourier] = []
+        self._ordering = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
 
     def remote(self, key: str, delivery: Delivery) -> RemoteCourier:
-        """A courier that is about to be ordered, with the slot of the one before it."""
-        before = self._remotes.get(key)
-        slot = len(self._remotes) if before is None else before.slot
-        self._remotes[key] = RemoteCourier(key, slot, delivery, self._folder, self)
-        return self._remotes[key]
+        """A courier that is about to be ordered, with the mark of the one before it."""
+        return RemoteCourier(key, self._slots.setdefault(key, len(self._slots)), delivery, self._folder, self)
 
     def start(self, remote: RemoteCourier, run: Run, is_reopened: bool) -> None:
         """Order a courier for the tracker that the folder keeps under its key, with its mark set."""
-        self.say(
-            do="open", folder=str(self._folder.path.absolute()), key=remote.key, slot=remote.slot,
-            run=dataclasses.asdict(run), is_reopened=is_reopened,
-        )  # fmt: skip
+        with self._ordering:
+            if self._process is None:
+                self._process = self._launch()
+            remote.number = len(self._remotes)
+            self._remotes.append(remote)
+            self._say(
+                do="open", number=remote.number, folder=str(self._folder.path.absolute()), key=remote.key,
+                slot=remote.slot, run=dataclasses.asdict(run), is_reopened=is_reopened,
+            )  # fmt: skip
 
     def say(self, **order: Any) -> None:
+        with self._ordering:
+            self._say(**order)
+
+    def end(self, patience: float) -> None:
+        """Let the process end, once it has delivered what it was ordered to; wait for that some seconds."""
+        with self._ordering:
+            process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(patience)
+
+    def _launch(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BOOT.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[self._folder.couriers_lock],
+            start_new_session=True,  # Ctrl-C is for the training
+            text=True,
+        )
+        threading.Thread(target=self._listen, args=(process,), name="trackside-courier-process", daemon=True).start()
+        return process
+
+    def _say(self, **order: Any) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
         with contextlib.suppress(OSError, ValueError):  # a process that is gone owes what it owes
-            assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(order, default=str) + "\n")
             self._process.stdin.flush()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            self._remotes[answer.pop("key")].hear(**answer)
-        for remote in self._remotes.values():
-            remote.hear(event="gone")
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        with contextlib.suppress(OSError), process:
+            for line in process.stdout or ():
+                answer = json.loads(line)
+                self._remotes[answer.pop("number")].hear(**answer)
+        with self._ordering:
+            self._process = None
+            orphans = [remote for remote in self._remotes if not remote.has_ended.is_set()]
+        if orphans:
+            logger.warning("The courier process is gone; what trackers have not got is kept.")
+        for remote in orphans:
+            remote.hear("gone")
 
 
 class RemoteCourier:
     """A courier in the courier process, as its recorder sees it."""
 
     def __init__(self, key: str, slot: int, delivery: Delivery, folder: RunFolder, process: CourierProcess) -> None:
-        self.key, self.slot, self.delivery = key, slot, delivery
+        self.key, self.slot, self.number, self.delivery = key, slot, -1, delivery
         self._folder, self._process = folder, process
+        self._known = Tracker(key, "")
         self.has_started, self.has_ended = threading.Event(), threading.Event()
         self.is_waited_for, self.is_closing = True, False
         self.refusal: Exception | None = None
@@ -116,8 +153,9 @@ class RemoteCourier:
 
     @property
     def tracker(self) -> Tracker:
-        """What the tracker has, as the courier process has written it down."""
-        return next(tracker for tracker in self._folder.trackers() if tracker.key == self.key)
+        """What the tracker has, as the courier process has written it down, or had as long as that could be read."""
+        self._known = self._folder.tracker(self.key) or self._known
+        return self._known
 
     def told(self, number: int, skips: int) -> None:
         """Let records below `number` be delivered, but for those of which `skips` lines in the journal tell."""
@@ -137,24 +175,30 @@ class RemoteCourier:
             self.delivery.sent += facts["sent"]
             self.trouble = facts["trouble"]
             self.has_ended.set()
-        elif not self.has_ended.is_set():
+        else:
             self.trouble = "its process is gone"
+            self.has_ended.set()
         self.has_started.set()
 
     def close(self, status: str) -> None:
         self.is_closing = True
-        self._process.say(do="close", key=self.key, status=status)
+        self._process.say(do="close", number=self.number, status=status)
+
+    def hand_over(self) -> None:
+        """Leave the rest to another courier, after the call that is being made. Returns at once."""
+        self.is_closing = True
+        self._process.say(do="hand_over", number=self.number)
 
 
 # ---- the courier process ------------------------------------------------------------------------------------------
 
 
-def serve(orders: IO[str] = sys.stdin) -> None:
+def serve() -> None:
     """Do what is ordered, until nobody can order any more and all that was recorded is delivered."""
     _be_polite()
     courier.BUDGET = courier.Budget(SHARE)
-    server, parent = _Server(), os.getppid()
-    threading.Thread(target=server.take_orders, args=(orders,), daemon=True).start()
+    server, parent = _Server(_answers()), os.getppid()
+    threading.Thread(target=server.take_orders, args=(sys.stdin,), daemon=True).start()
     while os.getppid() == parent and not server.is_over.wait(POLL_SECONDS):
         pass  # a pipe that stays open is no sign of life: workers of a data loader may hold it
     if server.has_open_runs():  # a process that dies closes its pipes first
@@ -162,6 +206,13 @@ def serve(orders: IO[str] = sys.stdin) -> None:
             time.sleep(POLL_SECONDS)
         server.inherit()
     server.finish()
+
+
+def _answers() -> IO[str]:
+    """Standard output for the answers alone: what an SDK prints goes where errors go."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
 
 
 def _be_polite() -> None:
@@ -173,9 +224,12 @@ def _be_polite() -> None:
 
 
 class _Server:
-    def __init__(self) -> None:
+    def __init__(self, answers: IO[str]) -> None:
         self.is_over = threading.Event()
-        self._couriers: dict[str, Courier] = {}
+        self._answers, self._answering = answers, threading.Lock()
+        self._couriers: dict[int, Courier] = {}
+        self._of_key: dict[str, Courier] = {}
+        self._folders: dict[str, RunFolder] = {}
         self._is_orphan = False
 
     def take_orders(self, orders: IO[str]) -> None:
@@ -184,35 +238,60 @@ class _Server:
             getattr(self, order.pop("do"))(**order)
         self.is_over.set()
 
-    def open(self, folder: str, key: str, slot: int, run: dict[str, Any], is_reopened: bool) -> None:
-        place = RunFolder(Path(folder))
-        tracker = next(tracker for tracker in place.trackers() if tracker.key == key)
+    def open(self, number: int, **order: Any) -> None:
+        try:
+            self._couriers[number] = one = self._courier(number, **order)
+        except Exception as error:
+            self._refuse(number, error)
+            self._answer(number, "ended", sent=0, trouble=reason_of(error))
+            return
+        threading.Thread(target=self._follow, args=(number, one), daemon=True).start()
+
+    def _courier(
+        self, number: int, folder: str, key: str, slot: int, run: dict[str, Any], is_reopened: bool
+    ) -> Courier:
+        place, before = self._folders.setdefault(folder, RunFolder(Path(folder))), self._of_key.get(key)
+        tracker = place.tracker(key) if before is None else before.tracker
+        if tracker is None:
+            raise FileNotFoundError(f"{folder} does not say how to reach {key}")
         marks, notes = Marks(place.path / "marks"), _Known(place, key)
 
         def limit() -> int | None:
-            number, skips = marks.get(slot)
+            told, skips = marks.get(slot)
             notes.look(skips)
-            return None if self._is_orphan else number
+            return None if self._is_orphan else told
 
         delivery = Delivery(build(tracker))
-        delivery.reporter.tracker_id = tracker.tracker_id if is_reopened else None
-        one = Courier(
-            delivery, Run(**run), place, tracker, limit, notes.is_for, is_reopened, after=self._couriers.get(key),
-            on_start=lambda: _answer(key, "started", tracker_id=delivery.reporter.tracker_id),
+        reporter = delivery.reporter
+        reporter.tracker_id = tracker.tracker_id if is_reopened else None
+        self._of_key[key] = one = Courier(
+            delivery, Run(**run), place, tracker, limit, notes.is_for, is_reopened, after=before,
+            on_start=lambda: self._answer(number, "started", tracker_id=reporter.tracker_id),
         )  # fmt: skip
-        self._couriers[key] = one
-        threading.Thread(target=self._follow, args=(key, one), daemon=True).start()
+        return one
 
-    def _follow(self, key: str, one: Courier) -> None:
+    def _follow(self, number: int, one: Courier) -> None:
         one.start()
         one.has_ended.wait()
         if one.refusal is not None:
-            _answer(key, "refused", reason=str(one.refusal), trouble=reason_of(one.refusal))
-        _answer(key, "ended", sent=one.delivery.sent, trouble=one.trouble)
+            self._refuse(number, one.refusal)
+        self._answer(number, "ended", sent=one.delivery.sent, trouble=one.trouble)
 
-    def close(self, key: str, status: Any) -> None:
-        if key in self._couriers:
-            self._couriers[key].close(status)
+    def _refuse(self, number: int, error: Exception) -> None:
+        self._answer(number, "refused", reason=str(error), trouble=reason_of(error))
+
+    def _answer(self, number: int, event: str, **facts: Any) -> None:
+        with self._answering, contextlib.suppress(OSError):
+            self._answers.write(json.dumps({"number": number, "event": event, **facts}) + "\n")
+            self._answers.flush()
+
+    def close(self, number: int, status: Any) -> None:
+        if number in self._couriers:
+            self._couriers[number].close(status)
+
+    def hand_over(self, number: int) -> None:
+        if number in self._couriers:
+            self._couriers[number].hand_over()
 
     def has_open_runs(self) -> bool:
         return any(not one.is_closing for one in self._couriers.values())
@@ -225,9 +304,22 @@ class _Server:
                 one.close("killed")
 
     def finish(self) -> None:
-        """Wait until all is delivered, also when the training has ended before that."""
-        for one in self._couriers.values():
-            one.has_ended.wait()
+        """Wait until all is delivered, also when the training has ended before that, or another one wants to do it."""
+        while self._at_work():
+            if any(folder.is_wanted for folder in self._folders.values()):
+                self._leave()
+            time.sleep(POLL_SECONDS)
+
+    def _at_work(self) -> list[Courier]:
+        return [one for one in self._couriers.values() if not one.has_ended.is_set()]
+
+    def _leave(self) -> None:
+        until = time.monotonic() + LEAVE_SECONDS
+        for one in self._at_work():
+            one.hand_over()
+        for one in self._at_work():
+            one.has_ended.wait(max(0.0, until - time.monotonic()))
+        os._exit(0)  # a call that hangs, or an SDK that is not done, is not waited for
 
 
 class _Known:
@@ -243,12 +335,3 @@ class _Known:
 
     def is_for(self, number: int, record: Record) -> bool:
         return self._notes.is_for(self._key, number, record)
-
-
-_answering = threading.Lock()
-
-
-def _answer(key: str, event: str, **facts: Any) -> None:
-    with _answering, contextlib.suppress(OSError):
-        sys.stdout.write(json.dumps({"key": key, "event": event, **facts}) + "\n")
-        sys.stdout.flush()

@@ -8,6 +8,7 @@ import math
 import os
 import shlex
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -22,7 +23,7 @@ from trackside.reporter import Reporter
 from trackside.state import TrainerState
 from trackside.values import scalar
 from trackside_spool.courier import BUDGET, Courier
-from trackside_spool.folder import InUseError, RunFolder, Tracker
+from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker
 from trackside_spool.journal import Journal, Notes, count_records, decode_record, encode, encode_record
 from trackside_spool.process import CourierProcess, RemoteCourier
 from trackside_spool.recipe import tracker_of
@@ -74,7 +75,9 @@ class SpoolRecorder(Recorder):
         self._last_log = (-1, b"{}")
 
     def _claim(self) -> RunFolder:
-        """The run's folder. A run that is live in another process is left to it, and this becomes a new one."""
+        """The run's folder. A run that is live elsewhere is left alone, and this becomes a new one."""
+        for other in tuple(_recorders):
+            other._make_way(self.run)
         try:
             folder = RunFolder.of(self.run)
             folder.lock()
@@ -82,11 +85,31 @@ class SpoolRecorder(Recorder):
             self.run = dataclasses.replace(self.run, id=new_id())
             folder = RunFolder.of(self.run)
             folder.lock()
+            logger.warning("%s is at work elsewhere; this training is reported as a new run.", self.run.name)
         return folder
 
     # ---- the tracker's side -------------------------------------------------------------------------------------
+        _recorders.add(self)
 
     def open(self, session: Session, run: Run, is_reopened: bool) -> None:
+    def _make_way(self, run: Run) -> None:
+        """Let go of a run whose training has ended; if it is to go on as `run`, its couriers leave the rest to that."""
+        couriers = list(self._couriers.values())
+        if self.is_inherited or not couriers or not all(courier.is_closing for courier in couriers):
+            return
+        is_same = run.id == self.run.id
+        if is_same:
+            with BUDGET.lifted():
+                _wait_for_all(couriers, seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
+                for courier in couriers:
+                    courier.hand_over()
+                _wait_for_all(couriers, HANDOVER_SECONDS)
+        if all(courier.has_ended.is_set() for courier in couriers):
+            if self._courier_process is not None:
+                self._courier_process.end(HANDOVER_SECONDS if is_same else 0)
+                self._courier_process = None
+            self._folder.unlock()
+
         reporter = session.delivery.reporter
         if reporter.live:
             super().open(session, run, is_reopened)
@@ -281,6 +304,16 @@ def _can_be_described(reporter: Reporter) -> bool:
         return False
     is_plain = given.keys().isdisjoint(tracker_of("", reporter).withheld)
     from_setup = {name for name in vars(reporter).keys() - given.keys() if vars(reporter)[name] is not None}
+# Those of this process, which keep a run from each other as long as they are at work on it.
+_recorders: weakref.WeakSet[SpoolRecorder] = weakref.WeakSet()
+
+
+def _wait_for_all(couriers: list[Courier | RemoteCourier], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for courier in couriers:
+        courier.has_ended.wait(max(0.0, until - time.monotonic()))
+
+
     return is_plain and from_setup <= OF_ITS_OWN
 
 
