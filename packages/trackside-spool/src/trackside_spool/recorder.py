@@ -80,18 +80,15 @@ class SpoolRecorder(Recorder):
             other._make_way(self.run)
         try:
             folder = RunFolder.of(self.run)
-            folder.lock()
+            folder.lock(seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
         except InUseError:
+            logger.warning("%s is at work elsewhere; this training is reported as a new run.", self.run.name)
             self.run = dataclasses.replace(self.run, id=new_id())
             folder = RunFolder.of(self.run)
             folder.lock()
-            logger.warning("%s is at work elsewhere; this training is reported as a new run.", self.run.name)
+        _recorders.add(self)
         return folder
 
-    # ---- the tracker's side -------------------------------------------------------------------------------------
-        _recorders.add(self)
-
-    def open(self, session: Session, run: Run, is_reopened: bool) -> None:
     def _make_way(self, run: Run) -> None:
         """Let go of a run whose training has ended; if it is to go on as `run`, its couriers leave the rest to that."""
         couriers = list(self._couriers.values())
@@ -110,6 +107,9 @@ class SpoolRecorder(Recorder):
                 self._courier_process = None
             self._folder.unlock()
 
+    # ---- the tracker's side -------------------------------------------------------------------------------------
+
+    def open(self, session: Session, run: Run, is_reopened: bool) -> None:
         reporter = session.delivery.reporter
         if reporter.live:
             super().open(session, run, is_reopened)
@@ -297,13 +297,6 @@ class SpoolRecorder(Recorder):
         self._journal.append(encode(entry))
 
 
-def _can_be_described(reporter: Reporter) -> bool:
-    """Whether another process could make such a reporter: of its class and plain options, and nothing else."""
-    kind, given = type(reporter), reporter._as_given()
-    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__ or any(map(given.get, reporter.handles)):
-        return False
-    is_plain = given.keys().isdisjoint(tracker_of("", reporter).withheld)
-    from_setup = {name for name in vars(reporter).keys() - given.keys() if vars(reporter)[name] is not None}
 # Those of this process, which keep a run from each other as long as they are at work on it.
 _recorders: weakref.WeakSet[SpoolRecorder] = weakref.WeakSet()
 
@@ -314,6 +307,13 @@ def _wait_for_all(couriers: list[Courier | RemoteCourier], seconds: float) -> No
         courier.has_ended.wait(max(0.0, until - time.monotonic()))
 
 
+def _can_be_described(reporter: Reporter) -> bool:
+    """Whether another process could make such a reporter: of its class and plain options, and nothing else."""
+    kind, given = type(reporter), reporter._as_given()
+    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__ or any(map(given.get, reporter.handles)):
+        return False
+    is_plain = given.keys().isdisjoint(tracker_of("", reporter).withheld)
+    from_setup = {name for name in vars(reporter).keys() - given.keys() if vars(reporter)[name] is not None}
     return is_plain and from_setup <= OF_ITS_OWN
 
 
