@@ -70,6 +70,45 @@ def test_a_hook_and_a_handler_of_the_users_stay_in_use():
     assert code == 1
 
 
+SDK_WITH_HOOKS = """
+import atexit
+
+class Meddling(Printing):
+    def start(self, run):
+        if sys.excepthook is not hook:
+            self.before, sys.excepthook = sys.excepthook, hook
+            atexit.register(print, "the SDK is gone", flush=True)
+        return super().start(run)
+
+    def is_duplicate_of(self, other):
+        return False
+
+def hook(*error):
+    print("the SDK prints the error")
+    reporter.before(*error)
+
+reporter = Meddling()
+loop = Loop(reporter)
+loop.begin()
+"""
+
+
+def test_hooks_that_an_sdk_puts_when_it_starts_come_after_ours():
+    told, said, code = program(SDK_WITH_HOOKS + "raise ValueError('in a step')")
+    assert told == [
+        "log_text ValueError: in a step",
+        "finish failed",
+        "the SDK prints the error",
+        "the SDK is gone",
+    ]
+    assert (said, code) == ("Reporting to notebook\n", 1)  # nobody else prints it
+
+
+def test_a_run_that_is_open_at_the_exit_is_closed_before_an_sdk_is_gone():
+    told, _, code = program(SDK_WITH_HOOKS + "loop.end()")
+    assert (told, code) == (["finish finished", "the SDK is gone"], 0)
+
+
 class TrialPruned(Exception):
     pass
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trackside.mapping import Keys, batches, chunks, cut
 from trackside.records import Point, Record, Run, Status
 from trackside.values import describe, flatten, redact, scalar
+from trackside.watch import come_first
 
 if TYPE_CHECKING:
     from trackside.reporter import Reporter
@@ -77,6 +78,7 @@ class Delivery:
             with _importing:
                 self.reporter.import_sdk()
             self.reporter.tracker_id = self.reporter.start(run)
+            come_first()
         except BaseException:
             self.reporter.run = None
             raise

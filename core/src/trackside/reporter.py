@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import logging
 import os
@@ -512,15 +511,13 @@ def is_disabled() -> bool:
 _open_reporters: dict[int, Reporter] = {}
 
 
-def close_unfinished(exception: BaseException) -> None:
-    """Close the runs of trainings that have not come to their end, and were left by `exception`."""
-    for reporter in list(_open_reporters.values()):
-        reporter.leave(exception)
+def close_unfinished(exception: BaseException | None) -> None:
+    """Close the runs of trainings that have not come to their end, and were left by `exception`.
 
-
-@atexit.register
-def _close_open_reporters() -> None:
-    """A run that is open when the program ends is finished if its training was, else it has failed."""
+    Where the program ends (None), all runs are closed: one is finished if its training was, else it has failed.
+    """
     for reporter in list(_open_reporters.values()):
-        if reporter._session is not None:
+        if exception is not None:
+            reporter.leave(exception)
+        elif reporter._session is not None:
             reporter.close("failed" if reporter._session.is_unfinished else None)

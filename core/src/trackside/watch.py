@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -9,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
-Close = Callable[[BaseException], None]
+Close = Callable[[BaseException | None], None]
 
 _close: Close = lambda exception: None  # noqa: E731 - until there is something to close
 _hook_before = sys.excepthook
+_is_telling = False
+_coming_first = threading.Lock()
 
 
 @contextmanager
@@ -33,14 +36,13 @@ def watch() -> Iterator[None]:
 
 
 def mind_the_end(close: Close) -> None:
-    """Let `close` hear of an error that nobody catches, and of SIGTERM, before the program ends.
+    """Let `close` hear of an error that nobody catches, and of SIGTERM, before the program ends; and of its exit.
 
     SIGTERM is minded only from the main thread, and only where nobody else has a handler for it.
     """
-    global _close, _hook_before
+    global _close
     _close = close
-    if sys.excepthook is not _tell_of_uncaught:
-        _hook_before, sys.excepthook = sys.excepthook, _tell_of_uncaught
+    come_first()
     import signal
 
     is_main = threading.current_thread() is threading.main_thread()
@@ -48,11 +50,30 @@ def mind_the_end(close: Close) -> None:
         signal.signal(signal.SIGTERM, _tell_of_termination)
 
 
+def come_first() -> None:
+    """Hear of errors and of the exit before those who have put hooks of their own since: SDKs do when they start."""
+    global _hook_before
+    with _coming_first:
+        atexit.unregister(_tell_of_exit)
+        atexit.register(_tell_of_exit)
+        if sys.excepthook is not _tell_of_uncaught:
+            _hook_before, sys.excepthook = sys.excepthook, _tell_of_uncaught
+
+
+def _tell_of_exit() -> None:
+    _close(None)
+
+
 def _tell_of_uncaught(kind: type[BaseException], exception: BaseException, trace: TracebackType | None) -> None:
+    global _is_telling
+    if _is_telling:  # a hook that was put over this one hands the error back
+        return
+    _is_telling = True
     try:
         _close(exception)
     finally:
         _hook_before(kind, exception, trace)
+        _is_telling = False
 
 
 def _tell_of_termination(number: int, frame: FrameType | None) -> None:
