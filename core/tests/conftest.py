@@ -1,5 +1,6 @@
 """Every test works in a folder of its own."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,8 @@ settings.load_profile("busy")
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _warnings_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)

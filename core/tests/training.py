@@ -103,3 +103,8 @@ class Loop:
             self.fire("on_train_end")
         else:
             self.fire("on_exception", exception=exception)
+
+
+def kinds(reporter: Notebook) -> list[str]:
+    """The operations that it was told of, in order."""
+    return [name for name, _ in reporter.calls]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+DELIVERIES = ("inline", "thread", "process")
+
 Value = TypeVar("Value")
 
 # Records that can still be recognised: more than the events that callbacks can nest within one another.
@@ -46,6 +48,11 @@ class ByIdentity(Generic[Value]):
 
 def _nothing() -> None:
     """What is left of a reference whose object is gone."""
+
+
+def wanted_delivery() -> str:
+    """How the environment wants records to be delivered: "inline", by a "thread", or by a "process"."""
+    return os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() or "thread"
 
 
 @dataclass
@@ -153,8 +160,10 @@ class Recorder:
     @classmethod
     def make(cls, run: Run) -> Recorder:
         """The recorder of a new run: the one that is installed; with `TRACKSIDE_DELIVERY=inline` this one."""
-        if os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() == "inline":
+        if (wanted := wanted_delivery()) == "inline":
             return Recorder(run)
+        if wanted not in DELIVERIES:
+            logger.warning("TRACKSIDE_DELIVERY=%s is none of %s; threads deliver.", wanted, ", ".join(DELIVERIES))
         from importlib.metadata import entry_points
 
         try:
