@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from trackside.console import say
-from trackside.recorder import Payload, Recorder, Session
+from trackside.recorder import Payload, Recorder, Session, wanted_delivery
 from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
 from trackside.state import TrainerState
@@ -36,6 +36,7 @@ OF_ITS_OWN = {"run", "tracker_id", "adopted", "_session", "_given"}
 
 
 LONGEST_WAIT = 1e8  # seconds, which every clock can count
+INTERRUPTED = -1.0  # the deadline of who has no patience left
 
 # How long the end waits at least for each tracker, when one before it has used up the time of all.
 LEAST_DRAIN_SECONDS = 0.5
@@ -68,6 +69,8 @@ class SpoolRecorder(Recorder):
         self._last_offset = self._journal.end
         self._courier_process: CourierProcess | None = None
         self._couriers: dict[str, Courier | RemoteCourier] = {}
+        self._way = wanted_delivery()
+        self._start_until: dict[str, float] = {}
         self._drain_until: float | None = None
         self._skips: Counter[str] = Counter()
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
@@ -124,12 +127,17 @@ class SpoolRecorder(Recorder):
         elif not is_reopened:
             run = self._resumed(run, tracker)
         self._folder.lock()
-        courier = self._start_courier(session, run, tracker, is_reopened, before)
+        self._start_until[session.key] = time.monotonic() + seconds_of("TRACKSIDE_START_SECONDS", 10)
+        self._start_courier(session, run, tracker, is_reopened, before)
+
+    def wait_for_start(self, session: Session) -> None:
+        courier = self._couriers.get(session.key)
+        if courier is None:
+            return
         try:
-            courier.has_started.wait(seconds_of("TRACKSIDE_START_SECONDS", 10))
-        except BaseException:  # interrupted: nobody else knows that a run may be opened
-            courier.close("killed")
-            self._say_owed(courier)
+            courier.has_started.wait(max(0.0, self._start_until[session.key] - time.monotonic()))
+        except BaseException:
+            self._drain_until = INTERRUPTED
             raise
         courier.is_waited_for = False
         if courier.refusal is not None:
@@ -154,9 +162,9 @@ class SpoolRecorder(Recorder):
         tracker: Tracker,
         is_reopened: bool,
         before: Courier | RemoteCourier | None,
-    ) -> Courier | RemoteCourier:
-        """A courier in the process for all of them if that is wished and can be, else in a thread of its own."""
-        if os.environ.get("TRACKSIDE_DELIVERY", "").strip().lower() == "process":
+    ) -> None:
+        """Start a courier, in the process for all of them if that is wished and can be, else in a thread of its own."""
+        if self._way == "process":
             if _can_be_described(session.delivery.reporter):
                 self._folder.keep(tracker)
                 self._courier_process = self._courier_process or CourierProcess(self._folder)
@@ -164,7 +172,7 @@ class SpoolRecorder(Recorder):
                 self._couriers[session.key] = remote
                 self._set_mark(session, remote)
                 self._courier_process.start(remote, run, is_reopened)
-                return remote
+                return
             say(f"{session.key} cannot be made in another process; it is delivered to by a thread of this one.")
         courier = Courier(
             session.delivery, run, self._folder, tracker, lambda: session.position,
@@ -174,7 +182,6 @@ class SpoolRecorder(Recorder):
         self._couriers[session.key] = courier
         courier.keep()  # from now on a replay knows of the tracker, whatever becomes of this process
         courier.start()
-        return courier
 
     def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
         remote.told(session.position, self._skips[session.key])
@@ -205,7 +212,7 @@ class SpoolRecorder(Recorder):
                     if time.monotonic() >= until:
                         return
         except BaseException:
-            self._drain_until = -1.0
+            self._drain_until = INTERRUPTED
             raise
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:

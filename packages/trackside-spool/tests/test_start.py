@@ -1,0 +1,132 @@
+"""Several trackers start side by side, and the training begins when they have."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trackside import StartError, TrainerCallback
+from trackside_spool import folder
+from trackside_testkit import FakeLoop, RecordingReporter
+
+
+class Starting(RecordingReporter):
+    """A tracker that starts once `gate` is passed."""
+
+    def __init__(self, name="starting", gate=lambda: None):
+        super().__init__()
+        self.name, self.gate = name, gate
+
+    def start(self, run):
+        self.gate()
+        return super().start(run)
+
+
+class Looks(TrainerCallback):
+    """A callback of the user's that looks for the runs of reporters before it."""
+
+    def __init__(self, *reporters):
+        self.reporters, self.seen = reporters, {}
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.look("on_train_begin")
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.look("on_step_begin")
+
+    def look(self, event):
+        self.seen.setdefault(event, [reporter.run is not None for reporter in self.reporters])
+
+
+def loop_of(*callbacks):
+    return FakeLoop(callbacks, output_dir="out", eval_strategy="no", save_strategy="no")
+
+
+def side_by_side(count, seconds=20):
+    """Reporters of which none has started before all of them are starting."""
+    meeting = threading.Barrier(count)
+    return [Starting(f"tracker{number}", lambda: meeting.wait(seconds)) for number in range(count)]
+
+
+def test_trackers_start_side_by_side_and_a_callback_behind_them_finds_all_runs():
+    reporters = side_by_side(3)
+    looks = Looks(*reporters)
+    loop_of(*reporters, looks).train()
+    assert looks.seen["on_train_begin"] == [True] * 3
+    for reporter in reporters:
+        assert len(reporter.points["train/loss"]) == 8
+
+
+def test_one_that_was_removed_is_not_started_and_the_others_have_started_before_the_first_step():
+    reporters = side_by_side(2)
+    removed = Starting("removed")
+    looks = Looks(*reporters)
+    loop = loop_of(*reporters, removed, looks)
+    loop.handler.remove_callback(removed)
+    loop.train()
+    assert removed.calls == []
+    assert looks.seen["on_step_begin"] == [True, True]
+    assert [tracker.key for found in folder.run_folders(Path("out")) for tracker in found.trackers()] == [
+        "tracker0",
+        "tracker1",
+    ]
+
+
+def test_one_that_was_added_later_starts_as_well():
+    reporters = side_by_side(2)
+    late = Starting("late")
+    loop = loop_of(*reporters)
+    loop.handler.add_callback(late)
+    loop.train()
+    assert len(late.points["train/loss"]) == 8
+
+
+def test_the_next_training_starts_side_by_side_too():
+    reporters = side_by_side(2)
+    loop = loop_of(*reporters)
+    loop.train()
+    loop.train()
+    assert [len(reporter.runs) for reporter in reporters] == [2, 2]
+
+
+def test_a_refusal_of_one_stops_the_program_and_leaves_no_other_run_open():
+    def refuse():
+        raise ValueError("no such project")
+
+    refusing, other = Starting("refusing", refuse), Starting("other")
+    with pytest.raises(StartError, match=r"refusing cannot start \(ValueError: no such project\)"):
+        loop_of(refusing, other).train()
+    assert other.statuses == ["failed"]
+
+
+def test_several_that_do_not_answer_are_waited_for_together(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "1")
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "20")
+    answer = threading.Event()
+    reporters = [Starting(f"tracker{number}", answer.wait) for number in range(6)]
+    loop = loop_of(*reporters)
+    begin = time.monotonic()
+    loop.fire("on_train_begin")
+    assert 1 <= time.monotonic() - begin < 4
+    answer.set()
+    loop.log({"loss": 1.0})
+    loop.fire("on_train_end")
+    assert [reporter.points["train/loss"] for reporter in reporters] == [[(0, 1.0)]] * 6
+
+
+def test_sdks_are_imported_one_after_another(tmp_path, monkeypatch):
+    for name in ("slow_one", "slow_other"):
+        (tmp_path / f"{name}.py").write_text(
+            "import importing_now, time\n"
+            "importing_now.count += 1\n"
+            "assert importing_now.count == 1, 'two imports at once'\n"
+            "time.sleep(0.2)\n"
+            "importing_now.count -= 1\n"
+        )
+    (tmp_path / "importing_now.py").write_text("count = 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    one = type("One", (Starting,), {"sdk": "slow_one"})("one")
+    other = type("Other", (Starting,), {"sdk": "slow_other"})("other")
+    loop_of(one, other).train()
+    assert len(one.points["train/loss"]) == len(other.points["train/loss"]) == 8
