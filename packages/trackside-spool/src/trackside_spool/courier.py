@@ -17,7 +17,7 @@ from trackside.records import Record
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Journal, Reader
 from trackside_spool.recipe import note_place
-from trackside_spool.snapshots import snapshot_of
+from trackside_spool.snapshots import snapshot_of, take_out_rewritten
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +229,13 @@ class Courier(threading.Thread):
         if record.artifact is None:
             return record
         path = snapshot_of(record.artifact, number, self._folder.artifacts)
-        return record._replace(artifact=record.artifact._replace(path=str(path))) if path.exists() else record
+        if not path.exists():
+            return record
+        if rewritten := take_out_rewritten(path):
+            message = "%s: of %s, what was rewritten in place since it was saved is left out: %s."
+            files = ", ".join(rewritten)
+            self.delivery.warn_once("rewritten", message, self.tracker.key, record.artifact.name, files)
+        return record._replace(artifact=record.artifact._replace(path=str(path)))
 
     def _deliver_batch(self, records: list[tuple[int, Record]]) -> None:
         """Deliver in slices of the budget, which the size of a batch is fitted to; at full speed at the end."""

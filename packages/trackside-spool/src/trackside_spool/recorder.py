@@ -282,7 +282,7 @@ class SpoolRecorder(Recorder):
         if kind == "evaluate" and step == state.global_step:
             self._logged = (step, orjson.loads(body))
         if isinstance(payload, Artifact) and self._couriers_of_files():
-            self._snapshots.take(payload, self._count)
+            self._snapshots.take(payload, self._count, state.best_model_checkpoint)
         record: Record = super()._write(kind, state, payload)
         if kind == "log":
             self._last_log = (record.step, encode(record.values))
