@@ -14,6 +14,7 @@ from trackside_testkit import FakeLoop
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the developer's shell says, a test starts without it."""
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # what a call leaves in the file is seen when it returns
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from board import RunOnDisk, hparams_table
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboardX import SummaryWriter
 
-from trackside import Point, StartError
+from trackside import Point, Run, StartError
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeArguments, FakeModel
 
@@ -270,6 +270,27 @@ def test_two_runs_of_one_name_in_one_second_do_not_meet(loop, runs):
         training.fire("on_train_end")
     assert [reporter.tracker_id for reporter in reporters] == [str(runs / name) for name in ("baseline", "baseline-2")]
     assert [on_disk(reporter).scalars("train/loss") for reporter in reporters] == [[(1, 0.0)], [(1, 1.0)]]
+
+
+def test_a_directory_that_a_process_has_claimed_and_died_is_found_again_by_its_run(tmp_path, runs):
+    run = Run("0123456789ab", "baseline", str(tmp_path / "out"))
+    script = f"""
+        import os
+        from trackside import Run
+        from trackside_tensorboard import TensorBoardCallback
+        TensorBoardCallback().start(Run({run.id!r}, "baseline", {run.output_dir!r}))
+        os._exit(9)
+    """
+    run_script(script, tmp_path, expect=9)
+    neighbour, reporter, again = reporters = [TensorBoardCallback() for _ in range(3)]
+    assert neighbour.start(replace(run, id="ba9876543210")) == str(runs / "baseline-2")
+    assert reporter.start(run) == str(runs / "baseline")
+    reporter.log_points([Point({"train/loss": 0.5}, 1, None, 1.0)])
+    assert RunOnDisk(runs / "baseline").scalars("train/loss") == [(1, 0.5)]
+    assert all(name.startswith("events.out.tfevents.") for name in os.listdir(runs / "baseline"))
+    assert again.start(run) == str(runs / "baseline-3")
+    for one in reporters:
+        one.run.close()
 
 
 def test_each_trial_has_a_directory_of_its_own(loop, reporter, runs):

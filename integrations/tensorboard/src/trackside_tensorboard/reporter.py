@@ -9,6 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from trackside import Limits, Point, Reporter, Run, Status, env
@@ -34,11 +35,13 @@ class TensorBoardCallback(Reporter):
     logging_dir: str | None = env("TENSORBOARD_LOGGING_DIR")
     """The folder in which each run gets a directory of its own; else `args.logging_dir`, else `<output_dir>/runs`."""
 
+    _mark: str | None = None
+
     def __init__(self, tb_writer: Any = None, **options: Any) -> None:
         super().__init__(tb_writer=tb_writer, **options)
 
     def start(self, run: Run) -> str:
-        self._about, self._last_step = run, run.step
+        self._about, self._last_step, self._mark = run, run.step, None
         self._is_reopened = self.tracker_id is not None
         if self.tb_writer is not None:
             self.adopted, self.run = True, self.tb_writer
@@ -103,12 +106,14 @@ class TensorBoardCallback(Reporter):
         return os.path.abspath(directory)
 
     def _claim(self, run: Run) -> str:
-        """A new directory, named like the run."""
+        """A new directory, named like the run; or that which a process has claimed for it and died."""
         parent = os.fspath(self.logging_dir or run.args.get("logging_dir") or os.path.join(run.output_dir, "runs"))
         if "://" in parent:
             raise ValueError(f"{parent} is no folder of this machine; give tb_writer=SummaryWriter({parent!r}) instead")
         folder = os.path.abspath(os.path.expanduser(parent))
-        return _make_directory(os.path.join(folder, Keys(DIRECTORY_NAME)(run.name)))
+        directory = _make_directory(os.path.join(folder, Keys(DIRECTORY_NAME)(run.name)), mark=f".claimed-by-{run.id}")
+        self._mark = os.path.join(directory, f".claimed-by-{run.id}")
+        return directory
 
     def _scalar(self, key: str, number: int | float) -> Any:
         """TensorBoard keeps scalars as 32-bit floats; a finite number beyond them would become an infinity."""
@@ -122,18 +127,26 @@ class TensorBoardCallback(Reporter):
     def _write(self, values: Sequence[Any], step: int, time: float) -> None:
         self._last_step = step
         write(self.run, values, step, time)
+        if self._mark is not None:  # by now it is known elsewhere whose directory this is
+            with suppress(OSError):
+                os.remove(self._mark)
+            self._mark = None
 
 
-def _make_directory(wanted: str) -> str:
-    """Make a directory that nobody has made: `wanted`, else `wanted-2`, `wanted-3` and so on."""
+def _make_directory(wanted: str, mark: str) -> str:
+    """Make a directory that nobody has made, and mark it: `wanted`, else `wanted-2`, `wanted-3` and so on.
+
+    One that bears the mark already is taken as it is.
+    """
     number, directory = 1, wanted
-    while True:
+    while not os.path.exists(os.path.join(directory, mark)):
         try:
             os.makedirs(directory)
-            return directory
+            open(os.path.join(directory, mark), "x").close()
         except FileExistsError:  # noqa: PERF203 - each try claims a name
             number += 1
             directory = f"{wanted}-{number}"
+    return directory
 
 
 def _text(tag: str, text: str) -> Any:
