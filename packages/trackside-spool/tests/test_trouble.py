@@ -220,6 +220,58 @@ def test_what_a_tracker_refuses_it_is_owed_until_it_takes_it(operation, monkeypa
     assert is_settled()
 
 
+class Picky(RecordingReporter):
+    """Takes no points of some steps, nor what comes with them in one call."""
+
+    name = "picky"
+    unwanted = (3, 4, 7)
+
+    def log_points(self, points):
+        if any(point.step in self.unwanted for point in points):
+            raise ValueError("not these")
+        super().log_points(points)
+
+
+def all_at_once(reporter):
+    """A courier that starts late finds all records of a short training in one batch."""
+    gate = threading.Event()
+    start = reporter.start
+    reporter.start = lambda run: gate.wait() and start(run)
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.fire("on_train_begin")
+    for step in range(1, 9):
+        loop.state.global_step = step
+        loop.log({"loss": 1 / (step + 1)})
+    loop.log({"note": "of the last step"})
+    gate.set()
+    loop.fire("on_train_end")
+
+
+def test_of_a_batch_only_what_is_refused_is_owed_and_nothing_is_sent_twice(monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    reporter = Picky()
+    all_at_once(reporter)
+    assert [step for step, _ in losses(reporter)] == [1, 2, 5, 6, 8]
+    assert reporter.texts["train/note"] == [(8, "of the last step")]
+    assert "calls that failed: log_points (3)" in caplog.text
+    assert "picky is owed 3 records (ValueError: not these)" in caplog.text
+    assert only_folder().tracker("picky").refused == [[2, 4], [6, 7]]
+
+
+def test_what_was_refused_is_tried_again_whatever_is_refused_once_more(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    all_at_once(Picky())
+    taken = []
+    for unwanted in ((3, 7), (7,), ()):
+        reporter = Picky()
+        reporter.unwanted = unwanted
+        monkeypatch.setattr(replay, "build", lambda tracker, reporter=reporter: reporter)
+        list(replay.replay(only_folder()))
+        taken.append([step for step, _ in losses(reporter)])
+    assert taken == [[4], [3], [7]]
+    assert is_settled()
+
+
 def test_a_run_that_starts_late_is_attached_by_the_thread_that_trains(monkeypatch):
     monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
     attached = []

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trackside import Run, Status
+from trackside import Point, Run, Status
 from trackside.delivery import FAILED, Call, Delivery, reason_of
+from trackside.mapping import batches
 from trackside.records import Record
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Journal, Reader
@@ -191,7 +192,8 @@ class Courier(threading.Thread):
         self._on_start()
         self.has_started.set()
         if not self.tracker.has_params:
-            self.tracker.has_params = self._make_all(self.delivery.param_calls(self._run))
+            params = [self._make(call) for call in self.delivery.param_calls(self._run)]
+            self.tracker.has_params = all(params)
             self._flush()
         if self.tracker.refused and not self._is_reopened:
             self._deliver_refused()
@@ -200,10 +202,11 @@ class Courier(threading.Thread):
     def _deliver_refused(self) -> None:
         """Try once more what was refused before; what is refused again is added at the end."""
         reader = Reader(self._folder.journal)
-        for first, end in tuple(self.tracker.refused):
+        for owed in sorted(self.tracker.refused):
+            first, end = owed
             while records := reader.read(LARGEST_BATCH, end):
                 self._deliver_batch([(number, record) for number, record in records if number >= first])
-            del self.tracker.refused[0]
+            self.tracker.refused.remove(owed)
             self.keep()
 
     def _deliver(self) -> None:
@@ -239,33 +242,59 @@ class Courier(threading.Thread):
 
     def _deliver_batch(self, records: list[tuple[int, Record]]) -> None:
         """Deliver in slices of the budget, which the size of a batch is fitted to; at full speed at the end."""
-        mine = [self._with_snapshot(number, record) for number, record in records if self._is_for(number, record)]
+        mine = [(number, record) for number, record in records if self._is_for(number, record)]
         if not self._closing.is_set():
             self._closing.wait(BUDGET.reserve(self._took))
         begin = time.thread_time()
-        if not self._make_all(self.delivery.calls(mine)):
-            self.tracker.refuse(records[0][0], records[-1][0] + 1)
+        for number in sorted(self._refused_of(mine)):
+            self.tracker.refuse(number, number + 1)
         if not self._closing.is_set():
             took = max(time.thread_time() - begin, 1e-5)
             BUDGET.settle(self._took - took)
             self._batch = max(1, min(LARGEST_BATCH, round(len(records) * SLICE_SECONDS / took)))
             self._took = took * self._batch / max(1, len(records))
 
-    def _make_all(self, calls: Iterator[Call]) -> bool:
-        """Make all calls, whatever becomes of them; false if the tracker refuses one."""
-        return not [call for call in calls if not self._make(call)]
+    def _refused_of(self, records: list[tuple[int, Record]]) -> set[int]:
+        """Deliver records, their points in batches; the numbers of those of which the tracker refuses something."""
+        refused: set[int] = set()
+        points: list[Point] = []
+        number_of: dict[int, int] = {}
+        for number, record in records:
+            for call in self.delivery.calls([self._with_snapshot(number, record)]):
+                if call.operation == "log_points":
+                    (found,) = call.arguments
+                    points += found
+                    number_of.update((id(point), number) for point in found)
+                elif not self._make(call):
+                    refused.add(number)
+        for batch in batches(points, self._reporter.limits.points_per_call):
+            refused |= {number_of[id(point)] for point in self._refused_points(batch)}
+        return refused
 
-    def _make(self, call: Call) -> bool:
+    def _refused_points(self, batch: list[Point]) -> list[Point]:
+        """Send points; those that the tracker refuses, also when it is asked to take each of them alone."""
+        if len(batch) > 1 and self._error(_call_of(batch)) is None:
+            return []
+        tries = TRIES if len(batch) == 1 else 1
+        return [point for point in batch if not self._make(_call_of([point]), tries)]
+
+    def _make(self, call: Call, tries: int = TRIES) -> bool:
         """Make a call; false if the tracker refuses it."""
         if call.operation == "log_artifact" and not os.path.exists(call.arguments[0].path):
             self.delivery.warn_once("gone", "%s: %s is gone.", self.tracker.key, call.arguments[0].name)
             return True
-        error = self._persist(call.operation, lambda: getattr(self._reporter, call.operation)(*call.arguments))
-        if error is None:
-            self.delivery.note_success(call)
-        else:
+        error = self._error(call, tries)
+        if error is not None:
             self._note_refusal(call.operation, error)
         return error is None
+
+    def _error(self, call: Call, tries: int = TRIES) -> Exception | None:
+        """Make a call; the error with which the tracker refuses it."""
+        make = getattr(self._reporter, call.operation)
+        error = self._persist(call.operation, lambda: make(*call.arguments), tries)
+        if error is None:
+            self.delivery.note_success(call)
+        return error
 
     def _note_refusal(self, operation: str, error: Exception) -> None:
         self._refused_because = reason_of(error)
@@ -332,6 +361,10 @@ class Courier(threading.Thread):
         if not self._closing.wait(seconds):
             return
         time.sleep(min(seconds, 1.0))
+
+
+def _call_of(points: list[Point]) -> Call:
+    return Call("log_points", (points,), sum(len(point.values) for point in points))
 
 
 def tell_of_late_refusal(courier: Any, key: str) -> None:
