@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import io
 import logging
 import os
 import signal
@@ -16,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from trackside import env
-from trackside_spool import folder, journal, recorder, replay
+from trackside_spool import folder, journal, progress, recorder, replay
 from trackside_spool.folder import run_folders
 from trackside_spool.journal import Reader
 from trackside_testkit import FakeLoop, RecordingReporter
@@ -371,6 +372,32 @@ def test_several_trackers_that_hang_have_one_deadline_together(monkeypatch):
     assert time.monotonic() - begin < 5
     assert losses(healthy) == EXPECTED
     gate.set()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_long_drain_is_a_line_at_a_terminal_and_nothing_elsewhere(stream, monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.6)
+
+    class Slow(RecordingReporter):
+        name = "slow"
+
+        def log_points(self, points):
+            time.sleep(2)
+            super().log_points(points)
+
+    monkeypatch.setattr(sys, "stderr", stream())
+    train(Slow(), RecordingReporter())
+    *_, shown, erased = ["", *sys.stderr.getvalue().split("\r\x1b[K")]
+    if stream is Terminal:
+        assert shown.startswith("Records still to be delivered: slow ")
+        assert erased == ""
+    else:
+        assert "delivered" not in sys.stderr.getvalue()
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from trackside_spool.courier import BUDGET, Courier
 from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker
 from trackside_spool.journal import Journal, Notes, count_records, decode_record, encode, encode_record
 from trackside_spool.process import CourierProcess, RemoteCourier
+from trackside_spool.progress import DrainLine
 from trackside_spool.recipe import tracker_of
 from trackside_spool.snapshots import Snapshots
 
@@ -206,14 +207,18 @@ class SpoolRecorder(Recorder):
             self._drain_until = now + seconds
         is_interrupted = self._drain_until < 0
         until = now if is_interrupted else max(self._drain_until, now + min(LEAST_DRAIN_SECONDS, seconds))
+        line = DrainLine(begin=self._drain_until - seconds)
         try:
             with BUDGET.lifted():
-                while not courier.has_ended.wait(min(1.0, max(0.0, until - time.monotonic()))):
+                while not courier.has_ended.wait(min(0.5, max(0.0, until - time.monotonic()))):
                     if time.monotonic() >= until:
                         return
+                    line.show(one for one in tuple(self._couriers.values()) if not one.has_ended.is_set())
         except BaseException:
             self._drain_until = INTERRUPTED
             raise
+        finally:
+            line.clear()
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:
         if self._journal.unprotected or self._journal.lost:
