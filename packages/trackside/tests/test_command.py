@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from trackside_command import main
+from trackside_spool import replay
 from trackside_spool.folder import run_folders
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
@@ -85,6 +88,35 @@ def test_a_tracker_that_refuses_says_why_and_loses_nothing(typed):
     assert code == 1
     assert "then it failed: " in output
     Path("out/runs").unlink()
+    assert typed("replay", "out")[0] == 0
+
+
+def test_who_interrupts_a_replay_is_told_what_is_left_and_how_to_go_on(typed, monkeypatch):
+    train()
+    forget_delivery()
+    gate = threading.Event()
+
+    class Hanging(TensorBoardCallback):
+        def log_points(self, points):
+            signal.raise_signal(signal.SIGINT)
+            gate.wait()
+
+    hanging = Hanging()
+    with monkeypatch.context() as patch:
+        patch.setattr(replay, "build", lambda tracker: hanging)
+        patch.setattr(replay, "HANDOVER_SECONDS", 0.1)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        code, output = typed("replay", "out")
+        signal.signal(signal.SIGINT, before)
+    gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "trackside-tensorboard":
+            thread.join()
+    hanging.run.close()
+    assert code == 130
+    assert "tensorboard (open) is owed 12 records" in output
+    assert output.endswith("Interrupted. Go on with: trackside replay out\n")
+    assert "Aborted" not in output
     assert typed("replay", "out")[0] == 0
 
 

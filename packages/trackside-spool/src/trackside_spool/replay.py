@@ -14,7 +14,7 @@ from trackside import Run, Status, resolve
 from trackside.delivery import Delivery, reason_of
 from trackside.reporter import Reporter
 from trackside_spool.courier import Courier
-from trackside_spool.folder import InUseError, RunFolder, Tracker, run_folders
+from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker, run_folders
 from trackside_spool.journal import JournalError, Notes, Reader, read_run
 from trackside_spool.recipe import build, tracker_of
 
@@ -150,7 +150,12 @@ class _History:
         courier = Courier(delivery, self._told(tracker), self._folder, tracker, lambda: None, is_for)
         courier.close(self._status)
         courier.start()
-        watch(courier)
+        try:
+            watch(courier)
+        except BaseException:  # interrupted: what is being sent is noted before the process ends
+            courier.hand_over()
+            courier.has_ended.wait(HANDOVER_SECONDS)
+            raise
         reason = courier.trouble if courier.has_ended.is_set() else courier.trouble or "not waited for"
         return Outcome(self._run, tracker, owed - tracker.owed(self._count), reason)
 

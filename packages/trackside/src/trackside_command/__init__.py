@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from trackside_spool.replay import Debt, Outcome, debts, prune, replay, replay_t
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 REFUSALS = (FileNotFoundError, InUseError, JournalError, NotConfiguredError, NotInstalledError, TypeError, ValueError)
+
+INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +40,11 @@ def replay_command(folder: Path, target: str | None, is_listing: bool) -> None:
         runs = runs_below(folder)
         name, options = _tracker_named(target) if target else ("", {})
     work = _list if is_listing else partial(_replay_to, name, options) if target else _replay
-    reports = [report for run in runs for report in _one_by_one(work, run)]
+    try:
+        reports = [report for run in runs for report in _one_by_one(work, run)]
+    except KeyboardInterrupt:
+        _say_what_is_left(folder, runs)
+        raise SystemExit(INTERRUPTED) from None
     if not reports:
         click.echo("Nothing is owed.")
     if not all(reports):
@@ -76,6 +83,16 @@ def _replay(run: RunFolder) -> Iterator[bool]:
         yield not outcome.reason
 
 
+def _say_what_is_left(folder: Path, runs: list[RunFolder]) -> None:
+    """What a replay that is interrupted leaves behind, and how to go on."""
+    for run in runs:
+        with suppress(*REFUSALS):
+            for debt in debts(run.path):
+                if not debt.is_settled:
+                    click.echo(_line_of_debt(debt), err=True)
+    click.echo(f"Interrupted. Go on with: trackside replay {shlex.quote(str(folder))}", err=True)
+
+
 def _replay_to(name: str, options: dict[str, Any], run: RunFolder) -> Iterator[bool]:
     outcome = replay_to(run, name, options, _watch)
     click.echo(_line_of_outcome(outcome))
@@ -102,7 +119,8 @@ def _watch(courier: Courier) -> None:
 
 def _line_of_debt(debt: Debt) -> str:
     status = debt.tracker.status or "open"
-    owed = "has everything" if debt.is_settled else f"is owed {debt.records:,} records"
+    left = f"{debt.records:,} records" if debt.records else "the rest of the run"
+    owed = "has everything" if debt.is_settled else f"is owed {left}"
     return f"{debt.run.name}  {debt.tracker.key} ({status}) {owed}  {debt.folder}"
 
 
