@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
-from trackside.delivery import reason_of
+from trackside.delivery import FAILED, reason_of
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import ByIdentity, Ending, Recorder, Session
@@ -133,7 +133,14 @@ class Reporter(TrainerCallback, ABC):
         """Send a file or a folder."""
 
     def flush(self) -> Any:
-        """Return when all that was sent survives the death of this process; a position of the tracker's, if any."""
+        """Return when all that was sent survives the death of this process; a position of the tracker's, if any.
+
+        `NotImplemented` says that it does not, for now or before `finish`.
+        """
+
+    def measured(self) -> Mapping[str, int | float]:
+        """What a live reporter has measured of a training that ends: values of the whole run, for all its reporters."""
+        return {}
 
     def attach(self) -> None:
         """Make the run what a user's own code finds (`wandb.run`), if nothing is there yet."""
@@ -389,12 +396,21 @@ class Reporter(TrainerCallback, ABC):
             return
         session.has_ended = True
         if session.is_open:
-            ending = Ending(status, "" if exception is None else reason_of(exception))
+            reason = "" if exception is None else reason_of(exception)
+            ending = Ending(status, reason, session.recorder.measured())
             session.recorder.tell(session, "finished", state, ending)
         if self.reopenable or status != "finished":
             self.close(status)
         elif session.is_open:
             session.delivery.call("flush")
+
+    def measured_of(self, recorder: Recorder) -> Mapping[str, int | float]:
+        """What it has measured of a recorder's run, if it is live and the run is open here."""
+        session = self._session
+        if not self.live or session is None or session.recorder is not recorder or not session.is_open:
+            return {}
+        values = session.delivery.call("measured")
+        return {} if values is FAILED else values
 
     def _close_again(self, session: Session) -> None:
         """What follows the end of a training has opened a closed run for itself only."""

@@ -215,6 +215,30 @@ def test_a_batch_that_the_tracker_refuses_for_good_is_counted_and_the_rest_goes_
     assert len(reporter.points["eval/loss"]) == 1
 
 
+def test_what_a_tracker_does_not_call_safe_is_safe_once_it_has_finished(monkeypatch):
+    class Unsafe(RecordingReporter):
+        name = "unsafe"
+
+        def flush(self):
+            return NotImplemented
+
+    monkeypatch.setattr("trackside_spool.courier.FLUSH_SECONDS", 0)
+    reporter = Unsafe()
+    loop = FakeLoop([reporter], output_dir="out", eval_strategy="no")
+    loop.fire("on_train_begin")
+    loop.log({"loss": 0.5})
+    deadline = time.monotonic() + 10
+    while not losses(reporter) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    (tracker,) = only_folder().trackers()
+    assert (tracker.sent, tracker.durable) == (1, 0)
+    loop.fire("on_train_end")
+    reporter.close()
+    (tracker,) = only_folder().trackers()
+    assert (tracker.sent, tracker.durable) == (2, 2)
+
+
 def test_reporters_that_miss_an_event_or_join_late_get_just_what_they_were_told():
     first, late = RecordingReporter(), RecordingReporter()
     loop = FakeLoop([first], output_dir="out")

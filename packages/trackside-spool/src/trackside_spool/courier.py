@@ -305,7 +305,7 @@ class Courier(threading.Thread):
         if self._reporter.has("flush"):
             number, offset = self._reader.number, self._reader.offset
             position = self.delivery.call("flush")
-            if position is not FAILED:
+            if position is not FAILED and position is not NotImplemented:
                 self._note_durable(number, offset, position)
         self._flushed_at = time.monotonic()
 
