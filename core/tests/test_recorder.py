@@ -111,6 +111,59 @@ def test_logs_of_several_threads_reach_all_reporters():
             assert told == list(range(300))
 
 
+class Meter(Notebook):
+    """Measures, and has done so once it is asked."""
+
+    name = "meter"
+    live = True
+
+    def measured(self):
+        self.note("measured", None)
+        return {"energy_kwh": 0.25}
+
+
+class Summarizing(Notebook):
+    name = "summarizing"
+
+    def log_summary(self, values):
+        self.note("log_summary", dict(values))
+
+
+@pytest.mark.parametrize("exception", [None, RuntimeError("out of memory")])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_what_a_live_reporter_has_measured_is_a_value_of_the_whole_run_for_all(order, exception):
+    meter, plain, summarizing = reporters = Meter(), Notebook(), Summarizing()
+    loop = Loop(*(reporters[number] for number in order))
+    loop.begin()
+    loop.log({"loss": 1.0}, step=4)
+    loop.end(exception)
+    assert meter.told("measured") == [None]
+    assert plain.points == [(4, {"train/loss": 1.0}), (4, {"train/energy_kwh": 0.25})]
+    assert summarizing.points == [(4, {"train/loss": 1.0})]
+    assert summarizing.told("log_summary") == [{"train/energy_kwh": 0.25}]
+
+
+def test_a_run_ends_as_it_would_where_nothing_could_be_measured(caplog):
+    meter, plain = Meter(failing=("measured",)), Notebook()
+    loop = Loop(meter, plain)
+    loop.begin()
+    loop.end()
+    assert plain.points == []
+    assert (meter.told("finish"), plain.told("finish")) == (["finished"], ["finished"])
+    assert sum("measured failed" in message for message in caplog.messages) == 1
+
+
+def test_only_what_measures_the_training_that_ends_is_asked():
+    replayable, meter = Meter(), Meter()
+    replayable.live = False
+    loop = Loop(replayable, meter)
+    loop.begin()
+    loop.reporters = [replayable]
+    meter.close()
+    loop.end()
+    assert (replayable.told("measured"), meter.told("measured")) == ([], [])
+
+
 def test_runs_of_equal_states_are_not_the_same_run():
     first, second = Notebook(), Notebook()
     Loop(first).begin(TrainerState())

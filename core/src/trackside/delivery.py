@@ -145,7 +145,7 @@ class Delivery:
             for name, value in record.values.items():
                 key = self._metric_keys(name)
                 if (number := scalar(value)) is not None:
-                    (summary if self._is_summary(name) else numbers)[key] = number
+                    (summary if self._is_summary(record, name) else numbers)[key] = number
                 elif isinstance(value, str) and self.reporter.has("log_text"):
                     yield Call("log_text", (key, cut(value, self._limits.text), record.step, record.time))
                     yield from self._whole(key, f"texts/{key}/{record.step:08}.txt", value, self._limits.text)
@@ -172,8 +172,8 @@ class Delivery:
                     if within[key] is not value:
                         yield from self._whole(key, f"params/{key}.txt", str(value), limit)
 
-    def _is_summary(self, name: str) -> bool:
-        return name in SUMMARY and self.reporter.has("log_summary")
+    def _is_summary(self, record: Record, name: str) -> bool:
+        return (record.kind == "finished" or name in SUMMARY) and self.reporter.has("log_summary")
 
     def _leave_out(self, name: str, value: Any) -> None:
         kind = type(value).__name__

@@ -110,10 +110,11 @@ class Session:
 
 
 class Ending(NamedTuple):
-    """How a training has ended, and by what exception if by one."""
+    """How a training has ended, by what exception if by one, and what was measured of it."""
 
     status: Status
     reason: str = ""
+    measured: Mapping[str, int | float] = {}
 
 
 Payload = Mapping[str, Any] | Artifact | Ending
@@ -151,6 +152,7 @@ class Recorder:
         self.carrying = threading.Lock()
         self._reporters: list[weakref.ref[Reporter]] = []
         self.is_training = False
+        self._measured: dict[str, int | float] | None = None
         self._count = 0
         self._recent: deque[_Told] = deque(maxlen=WINDOW)
         self._logged: tuple[int, Mapping[str, Any]] = (-1, {})
@@ -212,7 +214,15 @@ class Recorder:
         """Whether another reporter reports this run to the same place."""
         return any(other.is_duplicate_of(reporter) for other in self._others(reporter))
 
-    def _others(self, reporter: Reporter) -> list[Reporter]:
+    def measured(self) -> Mapping[str, int | float]:
+        """What live reporters have measured of the training: asked when the first reporter is told of its end."""
+        if self._measured is None:
+            self._measured = {}
+            for reporter in self._others():
+                self._measured.update(reporter.measured_of(self))
+        return self._measured
+
+    def _others(self, reporter: Reporter | None = None) -> list[Reporter]:
         found = (reference() for reference in self._reporters)
         return [other for other in found if other is not None and other is not reporter]
 
@@ -267,8 +277,9 @@ class Recorder:
         if isinstance(payload, Artifact):
             return Record(kind, step, epoch, now, artifact=payload)
         if isinstance(payload, Ending):
-            reason = self._snapshot(kind, {"exception": payload.reason}, step) if payload.reason else {}
-            return Record(kind, step, epoch, now, reason, status=payload.status)
+            reason = {"exception": payload.reason} if payload.reason else {}
+            values = self._snapshot(kind, {**payload.measured, **reason}, step)
+            return Record(kind, step, epoch, now, values, status=payload.status)
         return Record(kind, step, epoch, now, self._snapshot(kind, payload, step))
 
     def _pass_over(self, session: Session, numbers: range) -> None:
