@@ -133,7 +133,10 @@ class Reporter(TrainerCallback, ABC):
         """Send a file or a folder."""
 
     def flush(self) -> Any:
-        """Return when all that was sent survives the death of this process; a position of the tracker's, if any."""
+        """Return when all that was sent survives the death of this process; a position of the tracker's, if any.
+
+        `NotImplemented` says that it does not, for now or before `finish`.
+        """
 
     def measured(self) -> Mapping[str, int | float]:
         """What a live reporter has measured of a training that ends: values of the whole run, for all its reporters."""
