@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from training import Loop, Notebook, kinds
 
-from trackside import TrainerState
+from trackside import Run, TrainerState
 
 
 def test_a_run_is_told_from_start_to_end():
@@ -33,6 +33,32 @@ def test_params_are_those_of_the_loop_and_the_model_flat_and_redacted():
     assert params["optim/betas"] == [0.9, 0.99]
     assert params["hidden_size"] == 8
     assert "_private" not in params
+
+
+class Sized(list):
+    """Like a parameter of torch: it says how many numbers it holds."""
+
+    numel = list.__len__
+
+
+class Torchlike:
+    def parameters(self):
+        return iter((Sized("weights"), Sized("bias")))
+
+
+class Transformerslike:
+    def num_parameters(self):
+        return 7
+
+
+class Unloaded:
+    def parameters(self):
+        raise RuntimeError("not loaded yet")
+
+
+@pytest.mark.parametrize(("model", "size"), [(Torchlike, 11), (Transformerslike, 7), (Unloaded, None), (object, None)])
+def test_a_run_knows_the_size_of_its_model_if_that_says_so(model, size):
+    assert Run.gather({}, TrainerState(), model()).num_parameters == size
 
 
 def test_the_ids_of_the_trackers_travel_in_the_state():

@@ -92,6 +92,7 @@ class Run:
         name: readable and unique.
         project: what the user calls the whole of his runs, if he says so.
         args: the arguments of the loop; `model_config` and `peft_config` those of the model. Plain and redacted.
+        num_parameters: how many numbers the model consists of, if it says so.
         source: `command`, `python`, and `git_commit` where there is one.
         step: the optimizer step at which it begins now, above 0 after a resume.
         tracker_id: this tracker's own id of the run if it is continued, else None.
@@ -105,6 +106,7 @@ class Run:
     args: Mapping[str, Any] = field(default_factory=dict)
     model_config: Mapping[str, Any] = field(default_factory=dict)
     peft_config: Mapping[str, Any] = field(default_factory=dict)
+    num_parameters: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     trial_name: str | None = None
     trial_params: Mapping[str, Any] | None = None
@@ -136,12 +138,23 @@ class Run:
             args=_params(args),
             model_config=_params(getattr(model, "config", None)),
             peft_config=_params(getattr(model, "peft_config", None)),
+            num_parameters=_num_parameters(model),
             source=_source(),
             trial_name=trial_name,
             trial_params=_params(state.trial_params) or None,
             step=state.global_step,
             time=now,
         )
+
+
+def _num_parameters(model: Any) -> int | None:
+    """The number of parameters of a model that tells it as transformers' do, or that has parameters as torch's do."""
+    try:
+        if hasattr(model, "num_parameters"):
+            return int(model.num_parameters())
+        return sum(int(parameter.numel()) for parameter in model.parameters())
+    except Exception:  # no such model, or one that is not loaded yet
+        return None
 
 
 STATE_KEY = "trackside"
