@@ -1,13 +1,15 @@
 """What reporting behind the loop costs it: one log call, and a whole run, beside the callbacks of `transformers`.
 
-On TensorBoard and on MLflow with a SQLite file, as far as they are installed.
+On TensorBoard, MLflow with a SQLite file, and Weights & Biases offline, as far as they are installed.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,7 +55,7 @@ def ours(*names: str) -> Start:
 def theirs(*names: str) -> Start:
     def start(folder: str) -> Any:
         callbacks = transformers.integrations.get_reporting_integration_callbacks(list(names))
-        return TheirHandler(callbacks, None, None, None, None)
+        return TheirHandler([transformers.DefaultFlowCallback, *callbacks], None, None, None, None)
 
     return start
 
@@ -73,7 +75,12 @@ class Training:
         self.handler.on_log(self.args, self.state, self.control, logs)
 
     def end(self) -> None:
+        """The end of the training and of its run, which wandb's callbacks leave open."""
         self.handler.on_train_end(self.args, self.state, self.control)
+        for callback in self.handler.callbacks:
+            getattr(callback, "close", lambda: None)()
+        if getattr(sys.modules.get("wandb"), "run", None) is not None:
+            sys.modules["wandb"].finish()
 
 
 def log_call(start: Start, metrics: int) -> tuple[float, float]:
@@ -113,13 +120,15 @@ def a_folder() -> Any:
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(Path(folder.name) / "runs")
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder.name}/mlflow.db"
+    os.environ.update(WANDB_MODE="offline", WANDB_DIR=folder.name, WANDB_SILENT="true")
     return folder
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    logging.disable(logging.INFO)
     os.environ["TRACKSIDE_START_SECONDS"] = os.environ["TRACKSIDE_DRAIN_SECONDS"] = "120"
-    trackers = [name for name in ("tensorboard", "mlflow") if importlib.util.find_spec(f"trackside_{name}")]
+    trackers = [name for name in ("tensorboard", "mlflow", "wandb") if importlib.util.find_spec(f"trackside_{name}")]
     print("\nOne log call as the loop feels it: median / 99th percentile, us")
     for metrics, target in ((5, "5"), (20, "7"), (100, "15")):
         for name, start in {"journal alone": ours("nowhere"), **pairs(trackers)}.items():
