@@ -38,7 +38,7 @@ class Ended(NamedTuple):
 
 @contextmanager
 def running(source: str, *arguments: Any, **environ: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python program at work; it can import what lies beside this file. It is killed if it is still there at the end."""
+    """A Python program at work, which can import what lies beside this file; at the end it is killed if need be."""
     command = [sys.executable, "-c", INTERRUPTIBLE + PATH + source, *map(str, arguments)]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env={**os.environ, **environ}, **pipes) as child:
@@ -65,7 +65,7 @@ def run_and_signal(source: str, word: str, number: signal.Signals, after: float 
     with running(source, **environ) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            if line.strip() == word:
+            if word in line:  # threads that print at once share lines
                 break
         else:
             raise AssertionError(f"It has never said {word!r}: {ended(child)}")

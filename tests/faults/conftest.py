@@ -29,7 +29,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An MLflow store in the working directory, `sqlite:///mlflow.db`, to which reporters are led by the environment."""
+    """An MLflow store in the working directory, to which the environment leads."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "faults")  # the default one keeps its files where the tables were made
     return Path(shutil.copy(empty_store, tmp_path))

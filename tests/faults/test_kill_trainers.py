@@ -53,7 +53,8 @@ def test_of_a_training_that_is_killed_and_resumed_each_step_counts_once(api: str
     assert replay().output == "Nothing is owed.\n"
     (folder,) = run_folders(Path("out"))
     losses = recorded(folder)
-    assert list(losses) in (list(range(1, last + 1)), list(range(1, last + 2)))
+    assert len(losses) - last in (0, 1)
+    assert list(losses) == list(range(1, len(losses) + 1))
     assert [step for step, _ in in_tensorboard()] == list(losses)
     assert dict(in_tensorboard()) == pytest.approx(losses)
     statuses, points = in_mlflow()
