@@ -102,6 +102,20 @@ def test_an_error_that_cannot_even_say_what_it_is_never_ends_a_training(caplog):
     assert "log_points failed (Mute: " in caplog.text
 
 
+def test_a_long_story_of_what_has_failed_is_told_in_one_line_with_its_end(caplog):
+    class Verbose(Notebook):
+        def log_points(self, points):
+            raise RuntimeError("the request\nhas failed: " + "retry " * 500 + "Connection refused")
+
+    loop = Loop(Verbose())
+    loop.begin()
+    loop.log({"loss": 1.0})
+    (told,) = caplog.messages
+    assert told.startswith("notebook: log_points failed (RuntimeError: the request has failed: retry")
+    assert told.endswith("Connection refused).")
+    assert len(told) < 350
+
+
 def test_a_named_tracker_that_refuses_stops_the_program_with_one_sentence():
     with pytest.raises(StartError, match="notebook cannot start") as caught:
         Loop(Notebook(failing=("start",))).begin()

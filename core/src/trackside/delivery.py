@@ -23,6 +23,8 @@ SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second"
 
 FAILED = object()
 
+LONGEST_REASON = 240  # characters
+
 # Two threads that import packages with circular imports at once can find them half made.
 _importing = threading.Lock()
 
@@ -197,6 +199,12 @@ def _cut(value: Any, limit: int | None) -> Any:
     return cut(str(value), limit)
 
 
-def reason_of(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
     """What an exception says, without its secrets, and even if it fails to say it."""
     return f"{type(error).__name__}: {redact(describe(error))}"
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, as part of a line for a person: of a long story its beginning and its end."""
+    text, half = " ".join(said_by(error).split()), LONGEST_REASON // 2
+    return text if len(text) <= LONGEST_REASON else f"{text[:half]} ... {text[-half:]}"

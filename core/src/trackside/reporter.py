@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from trackside.callbacks import TrainerCallback
 from trackside.console import say
-from trackside.delivery import FAILED, reason_of
+from trackside.delivery import FAILED, reason_of, said_by
 from trackside.mapping import KeyStyle
 from trackside.options import env, options_of
 from trackside.recorder import ByIdentity, Ending, Recorder, Session
@@ -396,7 +396,7 @@ class Reporter(TrainerCallback, ABC):
             return
         session.has_ended = True
         if session.is_open:
-            reason = "" if exception is None else reason_of(exception)
+            reason = "" if exception is None else said_by(exception)
             ending = Ending(status, reason, session.recorder.measured())
             session.recorder.tell(session, "finished", state, ending)
         if self.reopenable or status != "finished":
