@@ -1,0 +1,188 @@
+"""Neptune's client, made to answer in time, to send nothing unasked, and to say little."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from trackside.values import flatten
+
+OFFLINE = "offline/"
+
+# By its own default the client sends the console, tracebacks, the script, and git's remotes and diff, secrets included.
+DISCREET: Mapping[str, Any] = {
+    "capture_stdout": False,
+    "capture_stderr": False,
+    "capture_traceback": False,
+    "fail_on_exception": False,
+    "source_files": [],
+    "git_ref": False,
+}
+
+TROUBLES = {"NeptuneConnectionLostException", "CannotResolveHostname", "InternalServerError"}
+
+
+def import_quietly() -> None:
+    """Import neptune. If nobody has before us, its log goes where all logs go, warnings only, and each of them once."""
+    if "neptune" in sys.modules:
+        return
+    import neptune  # noqa: F401
+
+    logger = logging.getLogger("neptune")
+    logger.handlers.clear()
+    logger.propagate = True
+    logger.setLevel(logging.WARNING)
+    logger.addFilter(_Once())
+    warnings.filterwarnings("ignore", message=r"Info \(NVML\)")  # a machine without a GPU is no news
+
+
+class Opened(NamedTuple):
+    """A run that is open, its id, and the values that it holds below a namespace, by their paths."""
+
+    run: Any
+    id: str
+    held: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, run: Any, namespace: str) -> Opened:
+        """What is known of a run, which asks the server unless it is offline."""
+        address = run.get_url()
+        if address.startswith(OFFLINE):
+            return cls(run, address, {})
+        held = flatten(run[namespace].fetch()) if run.exists(namespace) else {}
+        return cls(run, run["sys/id"].fetch(), held)
+
+
+def open_run(data_directory: str, **arguments: Any) -> Any:
+    """`neptune.init_run`, with its files in `data_directory`; raises a sentence where Neptune raises a page.
+
+    Raises:
+        LookupError: there is no run `with_id`.
+        ConnectionError: the server cannot be reached.
+    """
+    import neptune
+
+    with _data_directory(data_directory), _in_a_sentence():
+        run = neptune.init_run(**arguments)
+    # Before ours is asked, it would stop the run without its status, and wait for a server as long as it takes.
+    atexit.unregister(run._shutdown_hook)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=partial(_flush, run))
+    return run
+
+
+def _flush(run: Any) -> None:
+    """A forked child closes its copies of the client's files, and so would write once more what waits to be written."""
+    if run.get_state() == "started":
+        run.wait(disk_only=True)
+
+
+def is_trouble(error: BaseException) -> bool:
+    """Whether it is an exception of Neptune's for a server that does not answer."""
+    return not TROUBLES.isdisjoint(_names(error))
+
+
+class Patience:
+    """Waits for a call that may last for ever: a while, and again by the next try, since the call itself goes on."""
+
+    def __init__(self) -> None:
+        self._call: _Call | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._call is not None
+
+    def __call__(self, action: Callable[[], Any], seconds: float) -> Any:
+        """What `action` returns or raises; a TimeoutError if it takes longer."""
+        call = self._call = self._call or _Call(action)
+        call.join(seconds)
+        if call.is_alive():
+            raise TimeoutError(f"Neptune has not answered within {seconds:g} seconds")
+        self._call = None
+        return call.outcome()
+
+
+class _Call(threading.Thread):
+    def __init__(self, action: Callable[[], Any]) -> None:
+        super().__init__(name="trackside-neptune-call", daemon=True)
+        self._action = action
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._result = self._action()
+        except BaseException as error:  # it is raised where the call is waited for
+            self._error = error
+
+    def outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        names = _names(error)
+        if "NeptuneException" not in names:
+            raise
+        kind = ConnectionError if is_trouble(error) else RuntimeError
+        if "MetadataContainerNotFound" in names:
+            raise LookupError(_sentence(error)) from error
+        raise kind(f"{type(error).__name__}: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """The first paragraph of a message, without the colours and the box around its title."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    text = re.sub(r"(?m)^\s*-{4}.*$", "", text)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)]
+    return next(filter(None, paragraphs), "it gives no reason").rstrip(".")
+
+
+_environment = threading.Lock()
+
+
+@contextmanager
+def _data_directory(path: str) -> Iterator[None]:
+    """Let a run that starts now keep its files there, which Neptune reads from the environment only."""
+    with _environment:
+        before = os.environ.get("NEPTUNE_DATA_DIRECTORY")
+        os.environ["NEPTUNE_DATA_DIRECTORY"] = path
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["NEPTUNE_DATA_DIRECTORY"]
+            else:
+                os.environ["NEPTUNE_DATA_DIRECTORY"] = before
+
+
+class _Once(logging.Filter):
+    """Lets each message pass once, whatever it is about: a server that refuses points may say so of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        is_new = record.msg not in self._passed
+        self._passed.add(record.msg)
+        return is_new

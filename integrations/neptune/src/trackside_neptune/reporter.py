@@ -1,0 +1,281 @@
+"""The reporter that speaks to Neptune, or writes what `neptune sync` sends later."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
+from trackside.mapping import cut
+from trackside.records import argument
+from trackside.reporter import Configured
+from trackside_neptune.client import DISCREET, OFFLINE, Opened, Patience, import_quietly, is_trouble, open_run
+from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, Fields, Row, encodable, plain
+from trackside_neptune.shelf import Shelf
+
+START_SECONDS = 20.0
+FLUSH_SECONDS = 30.0
+STOP_SECONDS = 10.0
+LIVE_SECONDS = 300.0
+
+MODES = ("async", "sync", "offline", "debug")
+# What `neptune.init_run` takes besides; the callback of transformers takes these one by one.
+INIT_RUN = {
+    *("async_lag_callback", "async_lag_threshold", "async_no_progress_callback", "async_no_progress_threshold"),
+    *("capture_hardware_metrics", "capture_stderr", "capture_stdout", "capture_traceback", "dependencies"),
+    *("description", "fail_on_exception", "flush_period", "git_ref", "proxies", "source_files", "tags"),
+}
+EPOCH = ("train/epoch", "epoch")  # one value, not a series, as with the callback of transformers
+
+
+class NeptuneCallback(Reporter):
+    """Reports a run to Neptune, below a namespace of it."""
+
+    name = "neptune"
+    sdk = "neptune"
+    limits = Limits(
+        key=r" -~\u00a0-\ud7ff\ue000-\U0010ffff",
+        key_length=200,
+        key_is_path=True,
+        param_value=LONGEST_TEXT,
+        text=LONGEST_TEXT_OF_A_SERIES,
+    )
+    handles = ("initial_run",)
+
+    api_token: str | None = env("NEPTUNE_API_TOKEN")
+    project: str | None = env("NEPTUNE_PROJECT")
+    mode: str = env("NEPTUNE_MODE", "async")
+    run_name: str | None = env(None)
+    initial_run: Any = env(None)
+    base_namespace: str = env(None, "finetuning")
+    log_parameters: bool = env(None, True)
+    log_checkpoints: Literal["same", "last", "best"] | None = env(None)
+    custom_run_id: str | None = env("NEPTUNE_CUSTOM_RUN_ID")
+    monitoring_namespace: str | None = env("NEPTUNE_MONITORING_NAMESPACE")
+    data_directory: str | None = env("NEPTUNE_DATA_DIRECTORY")
+    init_run: Mapping[str, Any] = env(None, {})
+
+    _about: Any = None
+    _adopted_by: str | None = None
+    _shown_by: str | None = None
+
+    def __init__(self, *, name: str | None = None, run: Any = None, with_id: str | None = None, **options: Any) -> None:
+        further = {key: options.pop(key) for key in INIT_RUN & options.keys()}
+        given = {"run_name": name, "initial_run": run, "resume": with_id, **options}
+        if further:
+            given["init_run"] = {**given.get("init_run", {}), **further}
+        super().__init__(**{key: value for key, value in given.items() if value is not None})
+        if self.log_checkpoints not in (None, "same", "last", "best"):
+            raise ValueError(f'log_checkpoints is {self.log_checkpoints!r}; it takes "same", "last", "best" or None.')
+
+    @classmethod
+    def get_run(cls, trainer: Any) -> Any:
+        """The run that a trainer's callback reports to: None before it starts, and on ranks that do not report."""
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, cls):
+                return callback.run
+        raise LookupError(f"This trainer has no {cls.__name__}; give it one, or report_to='neptune'.")
+
+    @property
+    def takes_artifacts(self) -> bool:
+        return self.log_checkpoints is not None
+
+    def configured(self) -> Configured:
+        if self.mode not in MODES:
+            return Configured(False, f"mode or NEPTUNE_MODE is {self.mode!r}, which is none of {', '.join(MODES)}")
+        if self.initial_run is not None or self.mode in ("offline", "debug"):
+            return Configured()
+        missing = [name for name in ("api_token", "project") if not getattr(self, name)]
+        named = " and ".join(f"NEPTUNE_{name.upper()}" for name in missing)
+        return Configured(not missing, f"set {named}, or NEPTUNE_MODE=offline" if missing else "")
+
+    def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
+        """Who overrides this calls it."""
+        judges = argument(args, "load_best_model_at_end") or argument(args, "metric_for_best_model")
+        if self.log_checkpoints == "best" and not judges:
+            raise ValueError('log_checkpoints="best" needs to know what is best: set metric_for_best_model.')
+
+    def on_save(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if self.log_checkpoints != "best" or state.best_global_step == state.global_step:
+            super().on_save(args, state, control, model, **kwargs)
+
+    def import_sdk(self) -> None:
+        import_quietly()
+
+    def start(self, run: Run) -> str:
+        if getattr(self._about, "id", None) != run.id:  # otherwise this is another try
+            self._opening, self._waiting = Patience(), Patience()
+        self._about = run
+        opened: Opened = self._opening(lambda: self._users_run(run) or self._open_run(run), START_SECONDS)
+        self.run, self._held = opened.run, opened.held
+        self.adopted = opened.run is self.initial_run
+        self._is_online = not opened.id.startswith(OFFLINE)
+        held = self._held.get("trackside/step", -1)
+        is_set_back = 0 < run.step < held
+        if held > 0 and run.step == 0:
+            self.warn_once(
+                "held", "%s has the points of this run up to step %d; none are added there.", self.name, held
+            )
+        self._fields = Fields(self.run, self.base_namespace, held, run.step if is_set_back else None)
+        self._shelf = Shelf(os.path.join(self._directory(run), "files", run.id))
+        self._shown_by = self._address(run)
+        self._describe(run, opened.id)
+        return opened.id
+
+    def log_points(self, points: Sequence[Point]) -> None:
+        rows: dict[str, list[Row]] = {}
+        for point in points:
+            for key, number in point.values.items():
+                if not math.isfinite(number):
+                    self.warn_once(
+                        "not finite", "%s takes no nan and no infinity: see the texts below non_finite.", self.name
+                    )
+                    rows.setdefault(f"non_finite/{key}", []).append(Row(str(number), point.step, point.time))
+                elif key in EPOCH:
+                    self._fields.assign(key, float(number))
+                else:
+                    rows.setdefault(key, []).append(Row(float(number), point.step, point.time))
+        for key, series in rows.items():
+            self._fields.extend(key, series)
+        self._fields.assign("trackside/step", int(points[-1].step))
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Below the namespaces of the callback of transformers. A changed one of a continued run is noted."""
+        if not self.log_parameters:
+            return
+        about, changes = self._about, []
+        for key, value in params.items():
+            group = "trainer_parameters" if key.partition("/")[0] in about.args else "model_parameters"
+            field, value = f"{group}/{key}", plain(value)
+            before = self._held.get(field, value)
+            if before != value:
+                changes.append(f"{key}: {before} -> {value}")
+            if field not in self._held or before != value:
+                self._fields.replace(field, value)
+        if changes:
+            step = max(about.step, self._held.get("trackside/step", 0))
+            rows = [Row(cut(change, LONGEST_TEXT_OF_A_SERIES), step, about.time) for change in changes]
+            self._fields.extend("trackside/changed_params", rows)
+
+    def log_summary(self, values: Mapping[str, int | float]) -> None:
+        for key, number in values.items():
+            self._fields.assign(key, float(number) if math.isfinite(number) else str(number))
+
+    def log_text(self, key: str, text: str, step: int, time: float) -> None:
+        self._fields.extend(f"texts/{key}", [Row(encodable(text), step, time)])
+
+    def log_file(self, name: str, text: str) -> None:
+        path = self._fields.path(f"files/{name.removesuffix('.txt')}")  # Neptune adds the suffix of the file itself
+        self.run[path].upload(self._shelf.keep_text(encodable(text)))
+
+    def log_artifact(self, artifact: Artifact) -> None:
+        """A set of files, which replaces the one before. What is offline is read later, and sent from one place."""
+        from neptune.types import FileSet
+
+        target = artifact.name if self.log_checkpoints == "same" else str(self.log_checkpoints)
+        path = self._fields.path(f"checkpoints/{target}")
+        folder = self._shelf.keep(artifact, artifact.name if self._is_online else target)
+        if self._is_online or not self.run.exists(path):
+            self.run[path].assign(FileSet(folder))
+
+    def flush(self) -> None:
+        """Return when the server has it all, or the disk if the run is offline."""
+        if not self._is_online:
+            self.run.wait(disk_only=True)
+            return
+        if self._waiting.is_waiting:  # for what was sent until then
+            self._waiting(self.run.wait, FLUSH_SECONDS)
+        self._waiting(self.run.wait, FLUSH_SECONDS)
+        self._shelf.clear()
+
+    def finish(self, status: Status) -> None:
+        if self.run.get_state() == "stopped":  # by the user
+            return
+        self.run["sys/failed"].assign(status in ("failed", "killed"))
+        self._fields.assign("trackside/status", status)
+        self.flush()
+        self.run.stop(seconds=STOP_SECONDS)
+
+    def where(self) -> str | None:
+        return self._shown_by
+
+    def is_passing(self, error: Exception) -> bool:
+        return is_trouble(error) or super().is_passing(error)
+
+    # ---- opening a run ------------------------------------------------------------------------------------------
+
+    def _users_run(self, run: Run) -> Opened | None:
+        """The run that the user has opened, for one training: the steps of a second would not be greater."""
+        users = self.initial_run
+        if users is None or users.get_state() == "stopped":
+            return None
+        opened = Opened.of(users, self.base_namespace)
+        if self._adopted_by not in (None, run.id) and run.tracker_id != opened.id:
+            return None
+        self._adopted_by = run.id
+        return opened
+
+    def _open_run(self, run: Run) -> Opened:
+        known = run.tracker_id
+        if known is None:
+            return self._create(run, self.custom_run_id or run.id)
+        if self.mode in ("async", "sync") and not known.startswith(OFFLINE):
+            try:
+                opened = self._init_run(run, with_id=known)
+            except LookupError as error:
+                if known == self.resume:
+                    raise
+                self.warn_once(
+                    "gone", "%s has no run %s any more (%s): another one is started.", self.name, known, error
+                )
+            else:
+                if known == self.resume or not _is_past(run, opened.held):
+                    return opened
+                opened.run.stop(seconds=STOP_SECONDS)
+        return self._create(run, self.custom_run_id or f"{run.id}-{run.step}")
+
+    def _create(self, run: Run, custom_run_id: str) -> Opened:
+        """A new run, or the one that an interrupted try has made under the same id of ours."""
+        name = cut(encodable(self.run_name or run.name), LONGEST_TEXT_OF_A_SERIES)
+        return self._init_run(run, name=name, custom_run_id=custom_run_id)
+
+    def _init_run(self, run: Run, **arguments: Any) -> Opened:
+        given = {key: getattr(self, key) for key in ("mode", "api_token", "project", "monitoring_namespace")}
+        # What a machine does while a run is replayed is not what it did during the training.
+        is_live = {} if time.time() - run.time < LIVE_SECONDS else {"capture_hardware_metrics": False}
+        arguments = {**DISCREET, **is_live, **given, **self.init_run, **arguments}
+        return Opened.of(open_run(self._directory(run), **arguments), self.base_namespace)
+
+    def _directory(self, run: Run) -> str:
+        """Where the client keeps what it has not sent; the underscore keeps it out of a push to the Hub."""
+        return os.path.abspath(self.data_directory or os.path.join(run.output_dir, "_neptune", ".neptune"))
+
+    def _address(self, run: Run) -> str | None:
+        if self._is_online:
+            return str(self.run.get_url())
+        parent, folder = os.path.split(self._directory(run))
+        is_to_be_synced = self.mode == "offline" and folder == ".neptune" and not self.adopted
+        return f"neptune sync --path {shlex.quote(parent)}" if is_to_be_synced else None
+
+    def _describe(self, run: Run, run_id: str) -> None:
+        about = {"run_id": run.id, **run.source}
+        if not self.adopted:
+            about["status"] = "running"
+            self.run["sys/failed"].assign(False)
+        if run.tracker_id not in (None, run_id):
+            about["continues"] = str(run.tracker_id)
+        for key, text in about.items():
+            self._fields.assign(f"trackside/{key}", encodable(cut(text, LONGEST_TEXT)))
+        if run.trial_name is not None:
+            self._fields.assign("trial", encodable(run.trial_name))
+        for key, value in (run.trial_params or {}).items():
+            self._fields.replace(f"trial_params/{key}", plain(value))
+
+
+def _is_past(run: Run, held: Mapping[str, Any]) -> bool:
+    """Whether a run has finished beyond the step from which it is to go on: what follows is a branch of its own."""
+    return held.get("trackside/status") == "finished" and held.get("trackside/step", 0) > run.step
