@@ -16,11 +16,15 @@ class FileReporter(Reporter):
     reopenable = True
     path: str = env(None, "tracker.jsonl")
     refuses: bool = env(None, False)
+    gate: str | None = env(None)
+    """A file without which the tracker is not there."""
     pause: float = env(None, 0.0)
     writer = env(None)
     handles = ("writer",)
 
     def start(self, run):
+        if self.gate and not os.path.exists(self.gate):
+            raise ConnectionRefusedError("nobody there")
         if self.refuses:
             raise ValueError("no such project")
         self.run = self

@@ -11,9 +11,10 @@ import pytest
 from elsewhere import ChattyReporter, FileReporter, processes, told
 
 from trackside import StartError
-from trackside_spool.folder import run_folders
+from trackside_spool.folder import InUseError, run_folders
 from trackside_spool.journal import Reader
 from trackside_spool.process import Marks
+from trackside_spool.replay import replay
 from trackside_testkit import FakeLoop
 
 HERE = os.path.dirname(__file__)
@@ -220,6 +221,25 @@ def test_ctrl_c_reaches_the_training_and_not_the_courier():
     )
     assert "KeyboardInterrupt" in done.stderr
     assert [step for step, _ in losses()] == list(range(1, 30))
+    assert told("finish") == ["killed"]
+
+
+def test_a_replay_takes_over_from_a_courier_whose_training_was_ended_while_the_tracker_was_away():
+    source = TRAINING.replace("pause=0.02", "gate='there'").replace(
+        "loop.fire(",
+        "import os, signal, threading; threading.Timer(0.3, os.kill, (os.getpid(), 15)).start(); loop.fire(",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "TRACKSIDE_DRAIN_SECONDS": "1"},
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGTERM
+    assert "file is owed 1 record" in done.stderr
+    (folder,) = run_folders(Path("out"))
+    with pytest.raises(InUseError):
+        list(replay(folder))
+    Path("there").touch()
+    assert [outcome.reason for outcome in replay(folder, patience=0)] == [""]
     assert told("finish") == ["killed"]
 
 

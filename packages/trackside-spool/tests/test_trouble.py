@@ -440,11 +440,38 @@ def test_who_interrupts_a_start_leaves_no_run_open(caplog):
     threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         train(reporter)
-    assert "recording is owed 1 records" in caplog.text
+    assert "recording is owed 1 record;" in caplog.text
     deadline = time.monotonic() + 30
     while not is_settled() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert reporter.statuses == ["killed"]
+
+
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", -signal.SIGINT), ("SIGTERM", -signal.SIGTERM)])
+@pytest.mark.parametrize("trackers", [1, 2])
+def test_who_ends_a_training_while_it_waits_for_a_start_is_told_what_is_owed(sent, code, trackers):
+    source = f"""
+    import os, signal, threading
+    from trackside_testkit import FakeLoop, RecordingReporter
+
+    class Away(RecordingReporter):
+        name = "away"
+
+        def start(self, run):
+            raise ConnectionRefusedError("nobody there")
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.{sent})).start()
+    loop = FakeLoop([type("Away", (Away,), {{"name": f"away{{number}}"}})() for number in range({trackers})])
+    loop.fire("on_train_begin")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "TRACKSIDE_DRAIN_SECONDS": "0.5"},
+    )  # fmt: skip
+    assert done.returncode == code
+    for number in range(trackers):
+        assert f"away{number} is owed 1 record (ConnectionRefusedError: nobody there); deliver that" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "soon", ""])

@@ -128,7 +128,8 @@ class RunFolder:
         lock = _locked(path)
         if lock is not None or patience is None:
             return lock
-        say(f"Waiting for what the training before has left to be delivered from {self.path}.")
+        if patience > 0:
+            say(f"Waiting for what the training before has left to be delivered from {self.path}.")
         lock = _locked(path, patience)
         if lock is None:
             request.touch()

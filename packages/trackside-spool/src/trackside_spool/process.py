@@ -305,6 +305,8 @@ class _Server:
 
     def finish(self) -> None:
         """Wait until all is delivered, also when the training has ended before that, or another one wants to do it."""
+        if self._at_work():
+            self._write_to_a_file()
         while self._at_work():
             if any(folder.is_wanted for folder in self._folders.values()):
                 self._leave()
@@ -312,6 +314,15 @@ class _Server:
 
     def _at_work(self) -> list[Courier]:
         return [one for one in self._couriers.values() if not one.has_ended.is_set()]
+
+    def _write_to_a_file(self) -> None:
+        """Let go of the terminal or the pipe of a training that has ended, for whose end others may wait."""
+        with contextlib.suppress(OSError):
+            path = next(iter(self._folders.values())).path / "couriers.log"
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            for stream in (1, 2):
+                os.dup2(log, stream)
+            os.close(log)
 
     def _leave(self) -> None:
         until = time.monotonic() + LEAVE_SECONDS

@@ -225,11 +225,12 @@ class SpoolRecorder(Recorder):
             message = "%s lacks %d records that the disk did not take, and %d for which there was no memory either."
             logger.warning(message, self._journal.path, len(self._journal.unprotected), self._journal.lost)
         count = courier.owed()
+        records = f"{count:,} record{'' if count == 1 else 's'}"
         if count == 0 and courier.has_ended.is_set() and courier.tracker.is_complete:
             return
         logger.warning(
             "%s is owed %s%s; deliver that with: trackside replay %s",
-            courier.tracker.key, f"{count} records" if count else "the rest of the run",
+            courier.tracker.key, records if count else "the rest of the run",
             f" ({courier.trouble})" if courier.trouble else "", shlex.quote(str(self._folder.path)),
         )  # fmt: skip
 

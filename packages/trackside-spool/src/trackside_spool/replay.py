@@ -67,17 +67,22 @@ def debts(below: Path) -> Iterator[Debt]:
         yield from _History(folder).debts()
 
 
-def replay(folder: RunFolder, watch: Callable[[Courier], None] = Courier.join) -> Iterator[Outcome]:
+def replay(
+    folder: RunFolder, watch: Callable[[Courier], None] = Courier.join, patience: float | None = None
+) -> Iterator[Outcome]:
     """Deliver to each tracker of a run what it is owed, from where all that it has is safe.
 
-    `watch` is called with each courier while that works, and returns when it is no longer to be waited for.
+    Args:
+        folder: of the run.
+        watch: is called with each courier while that works, and returns when it is no longer to be waited for.
+        patience: seconds after which the couriers of a dead training are asked to leave the rest to this; None: never.
 
     Raises:
         InUseError: the run is live, or being replayed.
         JournalError: the journal cannot be read.
     """
     history = _History(folder)
-    folder.lock()
+    folder.lock(patience)
     try:
         for debt in history.debts():
             if not debt.is_settled:

@@ -78,7 +78,7 @@ def _list(run: RunFolder) -> Iterator[bool]:
 
 
 def _replay(run: RunFolder) -> Iterator[bool]:
-    for outcome in replay(run, _watch):
+    for outcome in replay(run, _watch, patience=0):
         click.echo(_line_of_outcome(outcome))
         yield not outcome.reason
 
