@@ -74,6 +74,7 @@ class SpoolRecorder(Recorder):
         self._start_until: dict[str, float] = {}
         self._drain_until: float | None = None
         self._skips: Counter[str] = Counter()
+        self._said_lacking = (0, 0)
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
         self._numeric: set[type] = {int, float, bool}
         self._last_log = (-1, b"{}")
@@ -221,9 +222,11 @@ class SpoolRecorder(Recorder):
             line.clear()
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:
-        if self._journal.unprotected or self._journal.lost:
+        lacking = len(self._journal.unprotected), self._journal.lost
+        if any(lacking) and lacking != self._said_lacking:  # once for all couriers
+            self._said_lacking = lacking
             message = "%s lacks %d records that the disk did not take, and %d for which there was no memory either."
-            logger.warning(message, self._journal.path, len(self._journal.unprotected), self._journal.lost)
+            logger.warning(message, self._journal.path, *lacking)
         count = courier.owed()
         records = f"{count:,} record{'' if count == 1 else 's'}"
         if count == 0 and courier.has_ended.is_set() and courier.tracker.is_complete:
