@@ -1,5 +1,7 @@
 """Trainings that are killed, and go on in another process."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -127,6 +129,47 @@ def test_a_run_that_is_found_elsewhere_is_replayed_there(delivered, tmp_path, mo
     assert run.output_dir == str(tmp_path / "moved")
     (artifact,) = reporter.artifacts
     assert artifact.path.startswith(str(tmp_path / "moved"))
+
+
+def resume(**changes):
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no", **changes).train(
+        resume_from="out/checkpoint-4"
+    )
+
+
+def changed_params():
+    lines = map(json.loads, only_folder().journal.read_text().splitlines())
+    return [line.get("params") for line in lines if line.get("kind") == "resumed"]
+
+
+def test_params_that_a_resume_changes_are_written_down_as_old_and_new_and_said_in_one_line(caplog):
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    for rate in (0.1, 0.5, 0.5, math.inf, math.inf):
+        resume(learning_rate=rate)
+    rates = [params and params["learning_rate"] for params in changed_params()]
+    assert rates == [None, [0.1, 0.5], None, [0.5, "Infinity"], None]
+    said = [message for message in caplog.messages if "other params" in message]
+    assert [line.partition(": ")[2] for line in said] == [
+        "learning_rate from 0.1 to 0.5.",
+        "learning_rate from 0.5 to 'Infinity'.",
+    ]
+
+
+def test_a_journal_whose_first_line_is_spoilt_does_not_stop_a_resumed_training():
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    path = only_folder().journal
+    _, *others = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(['{"spoilt": true}\n', *others]))
+    resume(learning_rate=0.5)
+    assert changed_params() == [None]
+
+
+def test_many_changed_params_are_named_in_part(caplog):
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    resume(lr_scheduler_kwargs={f"beta{number}": "x" * 100 for number in range(30)})
+    (line,) = [message for message in caplog.messages if "other params" in message]
+    assert len(line) < 1500
+    assert " more." in line
 
 
 def test_lines_that_say_nothing_are_left_out(delivered):

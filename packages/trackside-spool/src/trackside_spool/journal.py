@@ -2,8 +2,8 @@
 
 The first line describes the file: `{"format": "trackside-journal", "version": 1, "run": {...}}`. Each further line is a
 record (see `trackside.records.Record`), or a note: which records a tracker is not to get (`{"kind": "skip", ...}`), or
-at which step the run was resumed (`{"kind": "resumed", ...}`). nan and the infinities, for which JSON has no numbers,
-are written as the words "NaN", "Infinity" and "-Infinity".
+at which step the run was resumed, and with which other params (`{"kind": "resumed", ...}`). nan and the infinities, for
+which JSON has no numbers, are written as the words "NaN", "Infinity" and "-Infinity".
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import orjson
 
 from trackside import Artifact, Run
 from trackside.records import Record
+from trackside.values import flatten
 
 logger = logging.getLogger(__name__)
 
@@ -233,10 +234,12 @@ class Notes:
     Attributes:
         skipped: the numbers of the records that a tracker is not to get, by the tracker's key.
         resumed: the number of the first record after each resume, and the step at which that went on.
+        params: those that a resume has changed, as they are now, flat.
     """
 
     skipped: dict[str, set[int]] = field(default_factory=dict)
     resumed: list[tuple[int, int]] = field(default_factory=list)
+    params: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path) -> Notes:
@@ -244,7 +247,7 @@ class Notes:
         with open(path, "rb") as file:
             for line in file:
                 if line.startswith((_SKIP, _RESUMED)):
-                    with contextlib.suppress(ValueError, KeyError, TypeError):  # torn
+                    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # torn
                         notes.take(orjson.loads(line))
         return notes
 
@@ -253,6 +256,13 @@ class Notes:
             self.skipped.setdefault(entry["tracker"], set()).update(range(entry["first"], entry["end"]))
         else:
             self.resumed.append((entry["first"], entry["step"]))
+            self.params.update({name: after for name, (_, after) in entry.get("params", {}).items()})
+
+    def changed(self, before: Run, now: Run) -> dict[str, tuple[Any, Any]]:
+        """The params that are others now than they were at the beginning or the last resume, as old and new."""
+        old, new = ({**_plain(before), **self.params}, _plain(now))
+        names = sorted(old.keys() | new.keys())
+        return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
     def is_for(self, key: str, number: int, record: Record) -> bool:
         """Whether a tracker is to get a record: it was told of it, and no resume has made it void."""
@@ -262,3 +272,9 @@ class Notes:
     def step_after(self, number: int) -> int:
         """The step to which the run was set back after the records before `number`; 0 if it was not."""
         return min((step for first, step in self.resumed if first >= number), default=0)
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    """The params of a run as a journal gives them back."""
+    params: dict[str, Any] = json.loads(encode(flatten(run.params)))
+    return params

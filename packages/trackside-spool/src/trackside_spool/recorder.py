@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -24,7 +25,16 @@ from trackside.state import TrainerState
 from trackside.values import scalar
 from trackside_spool.courier import BUDGET, Courier
 from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker
-from trackside_spool.journal import Journal, Notes, count_records, decode_record, encode, encode_record
+from trackside_spool.journal import (
+    Journal,
+    JournalError,
+    Notes,
+    count_records,
+    decode_record,
+    encode,
+    encode_record,
+    read_run,
+)
 from trackside_spool.process import CourierProcess, RemoteCourier
 from trackside_spool.progress import DrainLine
 from trackside_spool.recipe import tracker_of
@@ -41,6 +51,8 @@ INTERRUPTED = -1.0  # the deadline of who has no patience left
 
 # How long the end waits at least for each tracker, when one before it has used up the time of all.
 LEAST_DRAIN_SECONDS = 0.5
+
+MOST_NAMED = 10  # of the params that a resume has changed
 
 
 def seconds_of(variable: str, default: float) -> float:
@@ -66,7 +78,7 @@ class SpoolRecorder(Recorder):
         self._count = count_records(self._folder.journal)
         self._notes = Notes.of(self._folder.journal)
         if self._count:
-            self._note({"kind": "resumed", "first": self._count, "step": run.step})
+            self._note_resume()
         self._last_offset = self._journal.end
         self._courier_process: CourierProcess | None = None
         self._couriers: dict[str, Courier | RemoteCourier] = {}
@@ -93,6 +105,18 @@ class SpoolRecorder(Recorder):
             folder.lock()
         _recorders.add(self)
         return folder
+
+    def _note_resume(self) -> None:
+        """Write down at which step the run goes on, and what it does with other params than before."""
+        note: dict[str, Any] = {"kind": "resumed", "first": self._count, "step": self.run.step}
+        with contextlib.suppress(JournalError):  # what the params were is not known any more
+            if changed := self._notes.changed(read_run(self._folder.journal), self.run):
+                note["params"] = changed
+                some = [f"{name} from {_short(old)} to {_short(new)}" for name, (old, new) in changed.items()]
+                more = f" and {len(some) - MOST_NAMED} more" if len(some) > MOST_NAMED else ""
+                message = "%s is resumed with other params: %s%s."
+                logger.warning(message, self.run.name, ", ".join(some[:MOST_NAMED]), more)
+        self._note(note)
 
     def _make_way(self, run: Run) -> None:
         """Let go of a run whose training has ended; if it is to go on as `run`, its couriers leave the rest to that."""
@@ -192,8 +216,13 @@ class SpoolRecorder(Recorder):
         courier = self._couriers.get(session.key)
         if courier is None:
             super().close(session, status)
+        else:
+            courier.close(status)
+
+    def wait_for_close(self, session: Session) -> None:
+        courier = self._couriers.get(session.key)
+        if courier is None:
             return
-        courier.close(status)
         try:
             self._wait_for(courier)
         finally:
@@ -321,6 +350,11 @@ def _wait_for_all(couriers: list[Courier | RemoteCourier], seconds: float) -> No
     until = time.monotonic() + seconds
     for courier in couriers:
         courier.has_ended.wait(max(0.0, until - time.monotonic()))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
 def _can_be_described(reporter: Reporter) -> bool:
