@@ -65,6 +65,7 @@ class Session:
         phase: "waiting" for the first event, "starting" or "open" at the tracker, "closed" there, or "silent" for good.
         has_begun, has_ended: whether it was told of the beginning and the end of the training.
         is_reopened: whether the run is started at the tracker once more.
+        is_closing: whether nobody has waited yet for the run to be closed.
         is_attached: whether the tracker's run is what a user's own code finds, if the tracker has such a thing.
         status: with which the run was closed, or will be if nothing else is said.
     """
@@ -77,6 +78,7 @@ class Session:
     has_begun: bool = False
     has_ended: bool = False
     is_reopened: bool = False
+    is_closing: bool = False
     is_attached: bool = False
     status: Status = "finished"
 
@@ -238,8 +240,11 @@ class Recorder:
         session.delivery.deliver((self._record(session, kind, state, payload),))
 
     def close(self, session: Session, status: Status) -> None:
-        """Close the run at a tracker, which never raises."""
+        """Begin to close the run at a tracker: here at once. Never raises."""
         session.delivery.end(status)
+
+    def wait_for_close(self, session: Session) -> None:
+        """Give a tracker the time to close the run that is left to it, and say what it is owed then."""
 
     def _record(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> Any:
         """The record of an event, made now or recognised, as `_write` has returned it; None if there was no room."""

@@ -244,6 +244,7 @@ class Reporter(TrainerCallback, ABC):
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._end("finished", state)
+        self._wait_for_ends(control)
 
     def on_exception(
         self,
@@ -254,6 +255,7 @@ class Reporter(TrainerCallback, ABC):
         **kwargs: Any,
     ) -> None:
         self._end(status_of(exception), state, exception)
+        self._wait_for_ends(control)
 
     # ---- the life of a run ------------------------------------------------------------------------------------
 
@@ -388,7 +390,7 @@ class Reporter(TrainerCallback, ABC):
             return
         if (state := session.recorder.state) is not None:
             self._end(status_of(exception), state, exception)
-        self.close(status_of(exception))
+        self._close(status_of(exception))
 
     def _end(self, status: Status, state: TrainerState, exception: BaseException | None = None) -> None:
         session = self._session
@@ -400,7 +402,7 @@ class Reporter(TrainerCallback, ABC):
             ending = Ending(status, reason, session.recorder.measured())
             session.recorder.tell(session, "finished", state, ending)
         if self.reopenable or status != "finished":
-            self.close(status)
+            self._close(status)
         elif session.is_open:
             session.delivery.call("flush")
 
@@ -419,16 +421,38 @@ class Reporter(TrainerCallback, ABC):
 
     def close(self, status: Status | None = None) -> None:
         """Close the run, if one is open, as finished or as it was closed before: for a program that wants it done."""
+        self._close(status)
+        self.wait_for_close()
+
+    def _close(self, status: Status | None) -> None:
         session = self._session
         if session is None or not session.is_open:
             return
         session.phase, session.has_ended, session.is_attached = "closed", True, False
         session.status = status or session.status
-        _open_reporters.pop(id(self), None)
-        if not self._is_inherited:
+        session.is_closing = not self._is_inherited
+        if session.is_closing:
             if self.run is not None:
                 session.delivery.call("detach")
             session.recorder.close(session, session.status)
+
+    def wait_for_close(self) -> None:
+        """Wait, as long as it may take, until the run is closed that is being closed, if there is one."""
+        session = self._session
+        if session is None or session.is_open:
+            return
+        _open_reporters.pop(id(self), None)
+        if session.is_closing:
+            session.is_closing = False
+            session.recorder.wait_for_close(session)
+
+    def _wait_for_ends(self, control: TrainerControl) -> None:
+        """Wait for this run to be closed here, or, as the last reporter of a loop, everywhere."""
+        lineup = _lineups.get(control)
+        if lineup is None:
+            self.wait_for_close()
+        elif self._session is not None:
+            lineup.wait_if_ended(self._session.recorder)
 
     # ---- what a person sees, and what an integration may ask ------------------------------------------------------
 
@@ -484,7 +508,7 @@ class Reporter(TrainerCallback, ABC):
 
 
 class Lineup:
-    """The reporters of one loop, which start side by side: the last of them that begins waits for all."""
+    """The reporters of one loop, which start and end side by side: the last of them that is told waits for all."""
 
     def __init__(self) -> None:
         self._members: list[weakref.ref[Reporter]] = []
@@ -501,6 +525,13 @@ class Lineup:
             for reporter, session in zip(reporters, sessions, strict=True):
                 if session is not None:
                     reporter._wait_for_start(session)
+
+    def wait_if_ended(self, recorder: Recorder) -> None:
+        """Wait for a run to be closed everywhere, unless one of those that began it has yet to be told of its end."""
+        began = [one for one in self._reporters() if one._session is not None and one._session.recorder is recorder]
+        if not any(one._session is not None and one._session.is_unfinished for one in began):
+            for reporter in began:
+                reporter.wait_for_close()
 
     def _reporters(self) -> list[Reporter]:
         return [reporter for reference in self._members if (reporter := reference()) is not None]
@@ -532,8 +563,11 @@ def close_unfinished(exception: BaseException | None) -> None:
 
     Where the program ends (None), all runs are closed: one is finished if its training was, else it has failed.
     """
-    for reporter in list(_open_reporters.values()):
+    reporters = list(_open_reporters.values())
+    for reporter in reporters:
         if exception is not None:
             reporter.leave(exception)
         elif reporter._session is not None:
-            reporter.close("failed" if reporter._session.is_unfinished else None)
+            reporter._close("failed" if reporter._session.is_unfinished else None)
+    for reporter in reporters:
+        reporter.wait_for_close()

@@ -1,4 +1,4 @@
-"""Several trackers start side by side, and the training begins when they have."""
+"""Several trackers start side by side, and end so: the loop waits for the slowest, not for one after another."""
 
 import threading
 import time
@@ -12,15 +12,19 @@ from trackside_testkit import FakeLoop, RecordingReporter
 
 
 class Starting(RecordingReporter):
-    """A tracker that starts once `gate` is passed."""
+    """A tracker that starts once `gate` is passed, and ends once `leave` is."""
 
-    def __init__(self, name="starting", gate=lambda: None):
+    def __init__(self, name="starting", gate=lambda: None, leave=lambda: None):
         super().__init__()
-        self.name, self.gate = name, gate
+        self.name, self.gate, self.goodbye = name, gate, leave
 
     def start(self, run):
         self.gate()
         return super().start(run)
+
+    def finish(self, status):
+        self.goodbye()
+        super().finish(status)
 
 
 class Looks(TrainerCallback):
@@ -130,3 +134,43 @@ def test_sdks_are_imported_one_after_another(tmp_path, monkeypatch):
     other = type("Other", (Starting,), {"sdk": "slow_other"})("other")
     loop_of(one, other).train()
     assert len(one.points["train/loss"]) == len(other.points["train/loss"]) == 8
+
+
+def test_trackers_end_side_by_side():
+    meeting = threading.Barrier(3)
+    reporters = [Starting(f"tracker{number}", leave=lambda: meeting.wait(20)) for number in range(3)]
+    loop_of(*reporters).train()
+    assert [reporter.statuses for reporter in reporters] == [["finished"]] * 3
+
+
+def test_they_end_side_by_side_after_an_error_as_well():
+    meeting = threading.Barrier(2)
+    reporters = [Starting(f"tracker{number}", leave=lambda: meeting.wait(20)) for number in range(2)]
+    with pytest.raises(RuntimeError):
+        loop_of(*reporters).train(fail_at=3)
+    assert [reporter.statuses for reporter in reporters] == [["failed"]] * 2
+
+
+def test_one_that_hangs_at_the_end_leaves_the_others_their_time(monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "3")
+    answer = threading.Event()
+    hanging = Starting("hanging", leave=answer.wait)
+    slow = Starting("slow", leave=lambda: time.sleep(1.5))
+    begin = time.monotonic()
+    loop_of(hanging, slow).train()
+    assert time.monotonic() - begin < 10
+    assert slow.statuses == ["finished"]
+    assert "hanging is owed the rest of the run" in caplog.text
+    assert "slow is owed" not in caplog.text
+    answer.set()
+
+
+def test_one_that_is_removed_in_mid_training_does_not_keep_the_others_open():
+    removed, other = Starting("removed"), Starting("other")
+    loop = loop_of(removed, other)
+    loop.fire("on_train_begin")
+    loop.log({"loss": 1.0})
+    loop.handler.remove_callback(removed)
+    loop.fire("on_train_end")
+    other.close()
+    assert other.statuses == ["finished"]
