@@ -9,11 +9,12 @@ import re
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trackside import Run, StartError
+from trackside import Point, Run, StartError
 from trackside.options import options_of
 from trackside_neptune import NeptuneCallback
 from trackside_testkit import FakeLoop, Reported, ReporterContract
@@ -336,7 +337,7 @@ def test_it_says_what_shows_the_run(loop, new, options, shown_by):
 def test_it_says_what_sends_an_offline_run(loop, new, tmp_path):
     reporter = new(mode="offline")
     begin(loop(reporter, output_dir=tmp_path / "my out"))
-    assert reporter.where() == f"neptune sync --path '{tmp_path}/my out/_neptune'"
+    assert reporter.where() == f"neptune sync --path '{tmp_path}/my out/_neptune' --project team/digits"
 
 
 def test_the_run_of_a_trainer_is_found_and_none_where_nothing_is_reported(loop, new):
@@ -474,6 +475,31 @@ def test_a_training_that_goes_on_replaces_what_came_after_its_checkpoint(loop, n
     assert stored(second).refused == []
 
 
+def test_a_courier_that_is_started_once_more_does_not_set_the_run_back_again(new, tmp_path):
+    run = Run(id="0123456789ab", name="blue", output_dir=str(tmp_path), time=1234.5)
+    points = [Point({"train/loss": 1 / step}, step, None, 1234.5 + step) for step in (1, 2, 3, 4, 5)]
+    reporter = new()
+    run = replace(run, tracker_id=reporter.start(run))
+    reporter.log_points(points)
+    reporter.finish("killed")
+    for again in (points[2:4], points[3:]):
+        reporter = new()
+        reporter.tracker_id = reporter.start(replace(run, step=2, time=2345.5))
+        reporter.log_points(again)
+        reporter.flush()
+    assert rows(reporter, "train/loss") == [(step, 1 / step) for step in (1, 2, 3, 4, 5)]
+    assert stored(reporter).refused == []
+
+
+def test_what_is_owed_to_a_finished_run_is_no_branch_of_it(loop, new):
+    first = new()
+    loop(first).train()
+    first.close()
+    second = new()
+    run = Run(id="0123456789ab", name="blue", output_dir="out", tracker_id=first.tracker_id)
+    assert second.start(run) == first.tracker_id
+
+
 def test_a_changed_parameter_of_a_resumed_run_is_noted(loop, new):
     first = new()
     loop(first, learning_rate=0.5, seed=7).train()
@@ -494,7 +520,7 @@ def test_a_training_that_starts_anew_in_an_old_run_adds_what_goes_beyond_it(loop
     second = new(resume=first.tracker_id)
     loop(second, num_train_epochs=2).train()
     second.close()
-    assert [step for step, _ in rows(second, "train/loss")] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    assert [step for step, _ in rows(second, "train/loss")] == [1.0, 2.0, 3.0, 4.0, 4.501, 5.0, 6.0, 7.0, 8.0]
     assert sum("has the points of this run up to step 4" in message for message in caplog.messages) == 1
 
 
@@ -657,9 +683,11 @@ def test_what_the_server_refuses_is_said_in_a_sentence(loop, new, options, sente
 
 def test_the_log_of_the_client_is_short(loop, caplog, capfd):
     begin(loop(NeptuneCallback(mode="debug")))
+    log = logging.getLogger("neptune")
     for number in range(3):
-        logging.getLogger("neptune").error("Error occurred during asynchronous operation processing: %s", number)
-    assert caplog.messages == ["Error occurred during asynchronous operation processing: 0"]
+        log.error("Error: %s", f"X-coordinates must be increasing for the series {'a' * 50}{number}")
+    log.error("Error: %s", "the project is archived")
+    assert len(caplog.messages) == 2
     assert capfd.readouterr().out == ""
 
 

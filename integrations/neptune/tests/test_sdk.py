@@ -260,7 +260,7 @@ def test_a_series_is_set_back_to_the_step_from_which_a_training_goes_on():
 
     run = neptune.init_run(**{**QUIET, "mode": "debug"})
     run["base/loss"].extend([0.5, 0.25, 0.125], steps=[0, 1, 2], timestamps=[1.0, 2.0, 3.0])
-    Fields(run, "base", held=2, set_back_to=1).extend("loss", [Row(8.0, 2, 4.0)])
+    Fields(run, "base", last=(1, -math.inf), is_set_back=True).extend("loss", [Row(8.0, 2, 4.0)])
     assert run["base/loss"].fetch_values(progress_bar=False)["value"].tolist() == [0.5, 0.25, 8.0]
     run.stop()
 
@@ -383,7 +383,16 @@ def test_what_is_no_token_is_refused_in_a_sentence(loop):
 # ---- the fake -------------------------------------------------------------------------------------------------------
 
 SIGNATURES = [
-    *("Run.__init__", "Run.exists", "Run.pop", "Run.wait", "Run.stop", "Run.get_state", "Run.get_url"),
+    *(
+        "Run.__init__",
+        "Run.exists",
+        "Run.get_attribute",
+        "Run.pop",
+        "Run.wait",
+        "Run.stop",
+        "Run.get_state",
+        "Run.get_url",
+    ),
     *("Handler.assign", "Handler.extend", "Handler.upload", "Handler.fetch", "Handler.fetch_values", "Handler.clear"),
     "FileSet.__init__",
 ]

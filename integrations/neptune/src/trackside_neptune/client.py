@@ -9,24 +9,10 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
-
-from trackside.values import flatten
-
-OFFLINE = "offline/"
-
-# By its own default the client sends the console, tracebacks, the script, and git's remotes and diff, secrets included.
-DISCREET: Mapping[str, Any] = {
-    "capture_stdout": False,
-    "capture_stderr": False,
-    "capture_traceback": False,
-    "fail_on_exception": False,
-    "source_files": [],
-    "git_ref": False,
-}
+from typing import Any
 
 TROUBLES = {"NeptuneConnectionLostException", "CannotResolveHostname", "InternalServerError"}
 
@@ -45,24 +31,7 @@ def import_quietly() -> None:
     warnings.filterwarnings("ignore", message=r"Info \(NVML\)")  # a machine without a GPU is no news
 
 
-class Opened(NamedTuple):
-    """A run that is open, its id, and the values that it holds below a namespace, by their paths."""
-
-    run: Any
-    id: str
-    held: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, run: Any, namespace: str) -> Opened:
-        """What is known of a run, which asks the server unless it is offline."""
-        address = run.get_url()
-        if address.startswith(OFFLINE):
-            return cls(run, address, {})
-        held = flatten(run[namespace].fetch()) if run.exists(namespace) else {}
-        return cls(run, run["sys/id"].fetch(), held)
-
-
-def open_run(data_directory: str, **arguments: Any) -> Any:
+def init_run(data_directory: str, **arguments: Any) -> Any:
     """`neptune.init_run`, with its files in `data_directory`; raises a sentence where Neptune raises a page.
 
     Raises:
@@ -75,7 +44,7 @@ def open_run(data_directory: str, **arguments: Any) -> Any:
         run = neptune.init_run(**arguments)
     # Before ours is asked, it would stop the run without its status, and wait for a server as long as it takes.
     atexit.unregister(run._shutdown_hook)
-    if hasattr(os, "register_at_fork"):
+    if arguments["mode"] == "offline" and hasattr(os, "register_at_fork"):
         os.register_at_fork(before=partial(_flush, run))
     return run
 
@@ -176,13 +145,14 @@ def _data_directory(path: str) -> Iterator[None]:
 
 
 class _Once(logging.Filter):
-    """Lets each message pass once, whatever it is about: a server that refuses points may say so of each."""
+    """Lets messages that begin alike pass once: a server that refuses points says so of each."""
 
     def __init__(self) -> None:
         super().__init__()
         self._passed: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        is_new = record.msg not in self._passed
-        self._passed.add(record.msg)
+        beginning = re.sub(r"\d+", "", record.getMessage())[:100]
+        is_new = beginning not in self._passed
+        self._passed.add(beginning)
         return is_new

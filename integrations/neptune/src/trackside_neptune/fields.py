@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ LONGEST_TEXT = 16384
 LONGEST_TEXT_OF_A_SERIES = 1000
 INT32 = range(-(2**31), 2**31)
 GAP, HALF = 0.001, 0.5
+NOTHING = (-1, -math.inf)
 
 
 class Row(NamedTuple):
@@ -19,6 +20,10 @@ class Row(NamedTuple):
     value: float | str
     step: float
     time: float
+
+    @property
+    def moment(self) -> tuple[float, float]:
+        return self.step, self.time
 
 
 class Fields:
@@ -30,16 +35,17 @@ class Fields:
     Args:
         run: the client's run.
         namespace: in which all of them are.
-        held: the step up to which a continued run has all points.
-        set_back_to: the step from which it goes on, if it was further already: later points are replaced.
+        last: step and time of the last point that a continued run has.
+        is_set_back: whether it was further already, so that later points are to be replaced.
     """
 
-    def __init__(self, run: Any, namespace: str, held: int = -1, set_back_to: int | None = None) -> None:
+    def __init__(self, run: Any, namespace: str, last: tuple[int, float] = NOTHING, is_set_back: bool = False) -> None:
         self._run = run
         self._namespace = namespace
         self._paths: dict[str, str] = {}
-        self._set_back_to = set_back_to
-        self._steps = Steps(held) if set_back_to is None else Steps(set_back_to, set_back_to + HALF)
+        self._end = last[0] + HALF
+        self._is_set_back = is_set_back
+        self._steps = Steps(Row("", *last), self._end)
 
     def path(self, name: str) -> str:
         return "/".join(filter(None, (*self._namespace.split("/"), name)))
@@ -51,11 +57,15 @@ class Fields:
         """Assign a value of another type, perhaps, which the field that is there would turn into its own."""
 
         def write(path: str) -> None:
-            if self._run.exists(path):
+            known = self._run.get_attribute(path)
+            if known is not None and not isinstance(known, Mapping):  # a namespace is one
                 self._run.pop(path)
             self._run[path].assign(value)
 
         self._write(name, write)
+
+    def upload(self, name: str, file: str) -> None:
+        self._write(name, lambda path: self._run[path].upload(file))
 
     def extend(self, name: str, rows: Sequence[Row]) -> None:
         """Add rows to a series; those that it holds already are left out."""
@@ -74,12 +84,12 @@ class Fields:
 
     def _set_back(self, path: str) -> None:
         """Take out of a series what was logged after the step from which the run goes on."""
-        if self._set_back_to is None or not self._run.exists(path):
+        if not self._is_set_back or not self._run.exists(path):
             return
         series = self._run[path]
         frame = series.fetch_values(progress_bar=False)
         rows = list(zip(frame["step"], frame["value"], frame["timestamp"], strict=True))
-        kept = [row for row in rows if row[0] < self._set_back_to + HALF]
+        kept = [row for row in rows if row[0] < self._end]
         if len(kept) < len(rows):
             series.clear()
             if kept:
@@ -117,18 +127,19 @@ class Steps:
     """The steps of series, each of which Neptune wants to be greater than the one before.
 
     A second value at a step goes a thousandth behind the first. What lies before the last one is there already: it is
-    sent again, or the run is a continued one, which has all points up to the step `held`.
+    sent again, or the run is a continued one, which has all up to its last point.
     """
 
-    def __init__(self, held: int = -1, at: float = -math.inf) -> None:
-        self._held = Row("", held, -math.inf), at
+    def __init__(self, last: Row, at: float) -> None:
+        self._held = last, at
         self._last_of: dict[str, tuple[Row, float]] = {}
 
     def place(self, name: str, rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
         """The rows that are new to a series, each with the step that it has there."""
         last, at = self._last_of.get(name, self._held)
         for row in rows:
-            if row != last and (row.step, row.time) >= (last.step, last.time):
+            is_held = row.moment <= self._held[0].moment
+            if not is_held and row.moment >= last.moment and row != last:
                 last, at = row, float(row.step) if row.step > at else round(at + GAP, 3)
                 yield last, at
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,14 +12,14 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import cut
 from trackside.records import argument
 from trackside.reporter import Configured
-from trackside_neptune.client import DISCREET, OFFLINE, Opened, Patience, import_quietly, is_trouble, open_run
+from trackside_neptune.client import Patience, import_quietly, is_trouble
 from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, Fields, Row, encodable, plain
+from trackside_neptune.opening import OFFLINE, Opened, Opener
 from trackside_neptune.shelf import Shelf
 
 START_SECONDS = 20.0
 FLUSH_SECONDS = 30.0
 STOP_SECONDS = 10.0
-LIVE_SECONDS = 300.0
 
 MODES = ("async", "sync", "offline", "debug")
 # What `neptune.init_run` takes besides; the callback of transformers takes these one by one.
@@ -60,6 +59,7 @@ class NeptuneCallback(Reporter):
     init_run: Mapping[str, Any] = env(None, {})
 
     _about: Any = None
+    _opened: Any = None
     _adopted_by: str | None = None
     _shown_by: str | None = None
 
@@ -110,67 +110,73 @@ class NeptuneCallback(Reporter):
         if getattr(self._about, "id", None) != run.id:  # otherwise this is another try
             self._opening, self._waiting = Patience(), Patience()
         self._about = run
-        opened: Opened = self._opening(lambda: self._users_run(run) or self._open_run(run), START_SECONDS)
-        self.run, self._held = opened.run, opened.held
-        self.adopted = opened.run is self.initial_run
-        self._is_online = not opened.id.startswith(OFFLINE)
-        held = self._held.get("trackside/step", -1)
-        is_set_back = 0 < run.step < held
-        if held > 0 and run.step == 0:
-            self.warn_once(
-                "held", "%s has the points of this run up to step %d; none are added there.", self.name, held
-            )
-        self._fields = Fields(self.run, self.base_namespace, held, run.step if is_set_back else None)
-        self._shelf = Shelf(os.path.join(self._directory(run), "files", run.id))
-        self._shown_by = self._address(run)
-        self._describe(run, opened.id)
-        return opened.id
+        given = {key: getattr(self, key) for key in ("mode", "api_token", "project", "monitoring_namespace")}
+        opener = Opener.of(run, self.data_directory, self.base_namespace, {**given, **self.init_run})
+        opened = self._opened = self._opening(
+            lambda: self._users_run(run) or self._open_run(run, opener), START_SECONDS
+        )
+        self.run, self.adopted = opened.run, opened.run is self.initial_run
+        is_set_back = opened.is_past(run)
+        self._last = (run.step, -math.inf) if is_set_back else opened.last
+        self._fields = Fields(self.run, self.base_namespace, self._last, is_set_back)
+        if run.step == 0 < self._last[0]:
+            message = "%s has the points of this run up to step %d; none are added there."
+            self.warn_once("held", message, self.name, self._last[0])
+        self._shelf = Shelf(os.path.join(opener.directory, "files", run.id))
+        self._shown_by = self.run.get_url() if opened.is_online else self._sync_command(opener)
+        self._describe(run)
+        if is_set_back:
+            self._fields.assign("trackside/set_back_at", run.time)
+        return str(opened.id)
 
     def log_points(self, points: Sequence[Point]) -> None:
         rows: dict[str, list[Row]] = {}
+        epochs: dict[str, float] = {}
         for point in points:
             for key, number in point.values.items():
                 if not math.isfinite(number):
-                    self.warn_once(
-                        "not finite", "%s takes no nan and no infinity: see the texts below non_finite.", self.name
-                    )
+                    message = "%s takes no nan and no infinity: see the texts below non_finite."
+                    self.warn_once("not finite", message, self.name)
                     rows.setdefault(f"non_finite/{key}", []).append(Row(str(number), point.step, point.time))
                 elif key in EPOCH:
-                    self._fields.assign(key, float(number))
+                    epochs[key] = float(number)
                 else:
                     rows.setdefault(key, []).append(Row(float(number), point.step, point.time))
         for key, series in rows.items():
             self._fields.extend(key, series)
-        self._fields.assign("trackside/step", int(points[-1].step))
+        for key, epoch in epochs.items():
+            self._fields.assign(key, epoch)
+        self._last = max(self._last, (int(points[-1].step), points[-1].time))
+        for name, last in zip(("step", "time"), self._last, strict=True):
+            self._fields.assign(f"trackside/{name}", last)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Below the namespaces of the callback of transformers. A changed one of a continued run is noted."""
         if not self.log_parameters:
             return
-        about, changes = self._about, []
+        about, held, changes = self._about, self._opened.held, []
         for key, value in params.items():
             group = "trainer_parameters" if key.partition("/")[0] in about.args else "model_parameters"
             field, value = f"{group}/{key}", plain(value)
-            before = self._held.get(field, value)
+            before = held.get(field, value)
             if before != value:
                 changes.append(f"{key}: {before} -> {value}")
-            if field not in self._held or before != value:
+            if field not in held or before != value:
                 self._fields.replace(field, value)
         if changes:
-            step = max(about.step, self._held.get("trackside/step", 0))
-            rows = [Row(cut(change, LONGEST_TEXT_OF_A_SERIES), step, about.time) for change in changes]
+            rows = [Row(cut(change, LONGEST_TEXT_OF_A_SERIES), self._last[0], about.time) for change in changes]
             self._fields.extend("trackside/changed_params", rows)
 
     def log_summary(self, values: Mapping[str, int | float]) -> None:
         for key, number in values.items():
-            self._fields.assign(key, float(number) if math.isfinite(number) else str(number))
+            self._fields.replace(key, plain(float(number)))
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         self._fields.extend(f"texts/{key}", [Row(encodable(text), step, time)])
 
     def log_file(self, name: str, text: str) -> None:
-        path = self._fields.path(f"files/{name.removesuffix('.txt')}")  # Neptune adds the suffix of the file itself
-        self.run[path].upload(self._shelf.keep_text(encodable(text)))
+        """Neptune adds the suffix of the file itself."""
+        self._fields.upload(f"files/{name.removesuffix('.txt')}", self._shelf.keep_text(encodable(text)))
 
     def log_artifact(self, artifact: Artifact) -> None:
         """A set of files, which replaces the one before. What is offline is read later, and sent from one place."""
@@ -178,13 +184,13 @@ class NeptuneCallback(Reporter):
 
         target = artifact.name if self.log_checkpoints == "same" else str(self.log_checkpoints)
         path = self._fields.path(f"checkpoints/{target}")
-        folder = self._shelf.keep(artifact, artifact.name if self._is_online else target)
-        if self._is_online or not self.run.exists(path):
+        folder = self._shelf.keep(artifact, artifact.name if self._opened.is_online else target)
+        if self._opened.is_online or not self.run.exists(path):
             self.run[path].assign(FileSet(folder))
 
     def flush(self) -> None:
         """Return when the server has it all, or the disk if the run is offline."""
-        if not self._is_online:
+        if not self._opened.is_online:
             self.run.wait(disk_only=True)
             return
         if self._waiting.is_waiting:  # for what was sent until then
@@ -219,54 +225,37 @@ class NeptuneCallback(Reporter):
         self._adopted_by = run.id
         return opened
 
-    def _open_run(self, run: Run) -> Opened:
-        known = run.tracker_id
+    def _open_run(self, run: Run, opener: Opener) -> Opened:
+        """The run that is known, unless this is a branch of it, or it is gone; or a new one."""
+        name, known = self.run_name or run.name, run.tracker_id
         if known is None:
-            return self._create(run, self.custom_run_id or run.id)
+            return opener.new(name, self.custom_run_id or run.id)
         if self.mode in ("async", "sync") and not known.startswith(OFFLINE):
             try:
-                opened = self._init_run(run, with_id=known)
+                opened = opener.old(known)
             except LookupError as error:
                 if known == self.resume:
                     raise
-                self.warn_once(
-                    "gone", "%s has no run %s any more (%s): another one is started.", self.name, known, error
-                )
+                message = "%s has no run %s any more (%s): another one is started."
+                self.warn_once("gone", message, self.name, known, error)
             else:
-                if known == self.resume or not _is_past(run, opened.held):
+                if known == self.resume or not opened.is_finished_past(run):
                     return opened
                 opened.run.stop(seconds=STOP_SECONDS)
-        return self._create(run, self.custom_run_id or f"{run.id}-{run.step}")
+        return opener.new(name, self.custom_run_id or f"{run.id}-{run.step}")
 
-    def _create(self, run: Run, custom_run_id: str) -> Opened:
-        """A new run, or the one that an interrupted try has made under the same id of ours."""
-        name = cut(encodable(self.run_name or run.name), LONGEST_TEXT_OF_A_SERIES)
-        return self._init_run(run, name=name, custom_run_id=custom_run_id)
+    def _sync_command(self, opener: Opener) -> str | None:
+        if self.mode != "offline" or self.adopted or opener.folder_to_sync is None:
+            return None
+        project = ("--project", self.project) if self.project else ()
+        return shlex.join(["neptune", "sync", "--path", opener.folder_to_sync, *project])
 
-    def _init_run(self, run: Run, **arguments: Any) -> Opened:
-        given = {key: getattr(self, key) for key in ("mode", "api_token", "project", "monitoring_namespace")}
-        # What a machine does while a run is replayed is not what it did during the training.
-        is_live = {} if time.time() - run.time < LIVE_SECONDS else {"capture_hardware_metrics": False}
-        arguments = {**DISCREET, **is_live, **given, **self.init_run, **arguments}
-        return Opened.of(open_run(self._directory(run), **arguments), self.base_namespace)
-
-    def _directory(self, run: Run) -> str:
-        """Where the client keeps what it has not sent; the underscore keeps it out of a push to the Hub."""
-        return os.path.abspath(self.data_directory or os.path.join(run.output_dir, "_neptune", ".neptune"))
-
-    def _address(self, run: Run) -> str | None:
-        if self._is_online:
-            return str(self.run.get_url())
-        parent, folder = os.path.split(self._directory(run))
-        is_to_be_synced = self.mode == "offline" and folder == ".neptune" and not self.adopted
-        return f"neptune sync --path {shlex.quote(parent)}" if is_to_be_synced else None
-
-    def _describe(self, run: Run, run_id: str) -> None:
+    def _describe(self, run: Run) -> None:
         about = {"run_id": run.id, **run.source}
         if not self.adopted:
             about["status"] = "running"
             self.run["sys/failed"].assign(False)
-        if run.tracker_id not in (None, run_id):
+        if run.tracker_id not in (None, self._opened.id):
             about["continues"] = str(run.tracker_id)
         for key, text in about.items():
             self._fields.assign(f"trackside/{key}", encodable(cut(text, LONGEST_TEXT)))
@@ -274,8 +263,3 @@ class NeptuneCallback(Reporter):
             self._fields.assign("trial", encodable(run.trial_name))
         for key, value in (run.trial_params or {}).items():
             self._fields.replace(f"trial_params/{key}", plain(value))
-
-
-def _is_past(run: Run, held: Mapping[str, Any]) -> bool:
-    """Whether a run has finished beyond the step from which it is to go on: what follows is a branch of its own."""
-    return held.get("trackside/status") == "finished" and held.get("trackside/step", 0) > run.step

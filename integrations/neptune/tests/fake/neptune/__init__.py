@@ -110,6 +110,9 @@ class Run:
         verify_type("path", path, str)
         return self._get(tuple(filter(None, path.split("/")))) is not None
 
+    def get_attribute(self, path):
+        return self._get(tuple(filter(None, path.split("/"))))
+
     def pop(self, path, *, wait=False):
         self._raise_if_stopped()
         steps = tuple(filter(None, path.split("/")))

@@ -9,7 +9,7 @@ from typing import Any
 from neptune.exceptions import NeptuneUserApiInputException, TypeDoesNotSupportAttributeException
 from neptune.types import FileSet
 
-NAMESPACE = object()
+NAMESPACE: dict[str, Any] = {}  # the real one is a mapping of its fields
 ATOMS = ("Boolean", "Integer", "Float", "String")
 
 
