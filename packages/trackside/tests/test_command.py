@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -122,25 +123,93 @@ def test_who_interrupts_a_replay_is_told_what_is_left_and_how_to_go_on(typed, mo
 
 def break_the_journal():
     train()
-    next(Path("out").rglob("journal.jsonl")).write_text("hello\n")
+    journal().write_text("hello\n")
+
+
+def journal():
+    return next(Path("out").rglob("journal.jsonl"))
+
+
+def rewritten(old, new):
+    """A training whose journal is not what it was."""
+
+    def prepare():
+        train()
+        assert old in journal().read_bytes()
+        journal().write_bytes(journal().read_bytes().replace(old, new, 1))
+
+    return prepare
 
 
 @pytest.mark.parametrize(
     ("prepare", "words", "said"),
     [
         (lambda: Path("out").mkdir(), ["replay", "out"], "no run below out"),
-        (break_the_journal, ["replay", "out"], "is no journal"),
+        (break_the_journal, ["replay", "out"], "journal.jsonl is no journal of a run."),
+        (rewritten(b'"run":{', b'"ran":{'), ["replay", "out"], "journal.jsonl is no journal of a run."),
+        (rewritten(b'"name":', b'"names":'), ["replay", "out", "--list"], "journal.jsonl is no journal of a run."),
+        (rewritten(b'"version":1', b'"version":"new"'), ["replay", "out"], "journal.jsonl is no journal of a run."),
+        (rewritten(b'"version":1', b'"version":2'), ["replay", "out"], "upgrade trackside-spool."),
         (train, ["replay", "out", "--to", "nobody-knows"], "'nobody_knows'"),
         (train, ["replay", "out", "--to", "tensorboard=colour=red"], "'colour'"),
+        (train, ["replay", "out", "--to", "tensorboard=red"], "'red' is no option; type --to NAME=KEY=VALUE"),
+        (train, ["replay", "out", "--to", "all"], "'all' is not one tracker; type the name of one"),
+        (train, ["replay", "out", "--to", "none"], "'none' is not one tracker; type the name of one"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(typed, prepare, words, said):
+def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(typed, prepare, words, said):
     prepare()
+    before = contents()
     code, output = typed(*words)
     assert code == 1
     assert output.startswith("Error: ")
     assert said in output
     assert output.count("\n") == 1
+    assert contents() == before
+
+
+def contents():
+    return {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("words", [["replay"], ["replay", "nowhere"], ["prune", "nowhere"], ["replay", "out", "--two"]])
+def test_what_is_not_understood_is_an_error_of_usage(typed, words):
+    code, output = typed(*words)
+    assert code == 2
+    assert output.startswith("Usage: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "steps"),
+    [
+        (b'"values":{"loss":0.25', b'"values":{"los\n{"', [1, 2, 4, 5, 6, 7, 8]),  # a line that is torn
+        (b'{"kind":"log","step":3', b'no json {"kind":"log","step":3', [1, 2, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_lines_that_are_no_records_are_said_once_and_the_rest_is_delivered(typed, caplog, old, new, steps):
+    rewritten(old, new)()
+    forget_delivery()
+    shutil.rmtree("out/runs")
+    before = journal().read_bytes()
+    code, _ = typed("replay", "out")
+    assert code == 0
+    assert caplog.text.count("Torn lines of ") == 1
+    (directory,) = Path("out/runs").iterdir()
+    assert losses(directory) == steps
+    assert journal().read_bytes() == before
+
+
+def test_a_journal_that_ends_in_the_middle_is_replayed_up_to_there(typed, caplog):
+    train()
+    forget_delivery()
+    shutil.rmtree("out/runs")
+    text = journal().read_bytes()
+    journal().write_bytes(text[: text.index(b'"step":5') + 20])
+    code, _ = typed("replay", "out")
+    assert code == 0
+    assert "which are left out: 1." in caplog.text
+    (directory,) = Path("out/runs").iterdir()
+    assert losses(directory) == [1, 2, 3, 4]
 
 
 def test_a_journal_that_cannot_be_read_does_not_keep_other_runs_from_being_delivered(typed):

@@ -155,21 +155,20 @@ def read_run(path: Path) -> Run:
     Raises:
         JournalError: the file is no journal, or of a version that this one does not know.
     """
+    known = {spec.name for spec in dataclasses.fields(Run)}
     try:
         with open(path, "rb") as file:
             header = orjson.loads(file.readline())
-        is_journal = header["format"] == FORMAT
-    except (ValueError, KeyError, TypeError):
-        is_journal = False
-    if not is_journal:
-        raise JournalError(f"{path} is no journal of a run.")
-    if header["version"] > VERSION:
+        version = int(header["version"]) if header["format"] == FORMAT else 0
+        if 0 < version <= VERSION:
+            return Run(**{key: value for key, value in header["run"].items() if key in known})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        version = 0
+    if version > VERSION:
         raise JournalError(
-            f"{path} was written by a newer version (format {header['version']}, known is {VERSION}); "
-            "upgrade trackside-spool."
+            f"{path} was written by a newer version (format {version}, known is {VERSION}); upgrade trackside-spool."
         )
-    known = {spec.name for spec in dataclasses.fields(Run)}
-    return Run(**{key: value for key, value in header["run"].items() if key in known})
+    raise JournalError(f"{path} is no journal of a run.")
 
 
 class Reader:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +19,8 @@ from trackside_spool.courier import Courier
 from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker, run_folders
 from trackside_spool.journal import JournalError, Notes, Reader, read_run
 from trackside_spool.recipe import build, tracker_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,8 @@ class _History:
                 if number >= resumed:
                     self._status = record.status or self._status
         self._count = reader.number
+        if torn := reader.torn + _ends_torn(folder.journal):
+            logger.warning("Torn lines of %s, which are left out: %d.", folder.journal, torn)
 
     def debts(self) -> list[Debt]:
         folder, count = self._folder, self._count
@@ -173,6 +179,12 @@ class _History:
             tracker_id=tracker.tracker_id,
             position=tracker.position,
         )
+
+
+def _ends_torn(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _numbered(name: str) -> Iterator[str]:

@@ -102,9 +102,17 @@ def _replay_to(name: str, options: dict[str, Any], run: RunFolder) -> Iterator[b
 def _tracker_named(target: str) -> tuple[str, dict[str, Any]]:
     """The name and the options in `NAME=KEY=VALUE,...`, if there is such a tracker that takes them."""
     name, _, given = target.partition("=")
-    options = dict(pair.split("=", 1) for pair in given.split(",") if "=" in pair)
-    resolve({name: options})
+    options = dict(map(_option, filter(None, given.split(","))))
+    if len(resolve({name: options})) != 1:
+        raise ValueError(f"{name!r} is not one tracker; type the name of one.")
     return name, options
+
+
+def _option(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise ValueError(f"{text!r} is no option; type --to NAME=KEY=VALUE,...")
+    return key, value
 
 
 def _watch(courier: Courier) -> None:
