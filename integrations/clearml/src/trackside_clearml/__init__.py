@@ -1,0 +1,5 @@
+"""Reports a training run to ClearML, through a task."""
+
+from trackside_clearml.reporter import ClearMLCallback
+
+__all__ = ["ClearMLCallback"]

@@ -1,0 +1,5 @@
+"""What is missing where nobody has said which server to use."""
+
+
+class MissingConfigError(ValueError):
+    pass
