@@ -1,30 +1,34 @@
-"""Names and values as wandb takes them."""
+"""Names, values and files as wandb takes them."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-TRUE = ("1", "true", "yes", "on", "y", "t")
 FALSE = ("0", "false", "no", "off", "n", "f", "")
+LONGEST_FILE_NAME = 100
+CLEAN_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
+UNCLEAN = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 def param_name(key: str) -> str:
     """The name of a parameter; wandb takes dashes off both ends, by which two names could become one."""
     bare = key.strip("-")
-    return key if bare == key else f"{bare}_{crc32(key.encode('utf-8', 'replace')):08x}"
+    return key if bare == key else f"{bare}_{_checksum(key)}"
 
 
-def param_value(value: Any) -> Any:
-    """A parameter of which JSON keeps everything: nan and the infinities as text, which wandb would make null."""
+def plain(value: Any) -> Any:
+    """A value of which JSON keeps everything: nan and the infinities as text, which wandb would make null."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
-        return [param_value(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, str):
         return encodable(value)
-    return {key: param_value(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def encodable(text: str) -> str:
@@ -32,11 +36,26 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def file_name(name: str) -> str:
+    """A path that every file system takes and wandb does not take for a pattern."""
+    return "/".join(map(_part, name.split("/")))
+
+
+def _part(name: str) -> str:
+    if CLEAN_FILE_NAME.fullmatch(name) and len(name) <= LONGEST_FILE_NAME:
+        return name
+    return f"{UNCLEAN.sub('_', name)[: LONGEST_FILE_NAME - 9].lstrip('.')}_{_checksum(name)}"
+
+
+def _checksum(text: str) -> str:
+    return f"{crc32(text.encode('utf-8', 'replace')):08x}"
+
+
 def names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(","))))
 
 
-def one_of(*words: str) -> Any:
+def one_of(*words: str) -> Callable[[str], str]:
     """Converts a word of the environment to one of `words`; each spelling of false means the first of them."""
 
     def convert(text: str) -> str:

@@ -1,0 +1,3 @@
+"""What decides whether wandb prints."""
+
+_silent = False
