@@ -554,6 +554,13 @@ def test_a_replay_finds_the_tracker_where_the_training_had_it(monkeypatch):
     assert (again.url, again.project) == ("http://here", "of-the-sdk")
 
 
+def test_a_replay_makes_a_reporter_that_was_one_of_all():
+    reporter = Placed()
+    reporter.required = False
+    train(reporter)
+    assert isinstance(replay.build(only_folder().tracker("placed")), Placed)
+
+
 def test_a_replay_asks_for_what_was_a_secret(monkeypatch):
     train(Placed(url="http://me:SECRET@here"))
     tracker = only_folder().tracker("placed")

@@ -18,7 +18,8 @@ def tracker_of(key: str, reporter: Reporter) -> Tracker:
     given = {name: getattr(reporter, name) for name, option in options_of(kind).items()}
     wanted = {name: value for name, value in given.items() if value != options_of(kind)[name].default}
     options = {**wanted, **reporter._as_given()}
-    plain, withheld = _public({name: value for name, value in options.items() if name not in reporter.handles})
+    left_out = {"required", *reporter.handles}  # whether the user has named it does not matter in a replay
+    plain, withheld = _public({name: value for name, value in options.items() if name not in left_out})
     return Tracker(key, f"{kind.__module__}:{kind.__qualname__}", plain, withheld=withheld)
 
 
