@@ -638,6 +638,18 @@ def test_importing_it_imports_no_sdk_and_prints_nothing(tmp_path):
     assert run_script(code, tmp_path) == ""
 
 
+def test_the_sdk_of_another_tracker_is_not_imported_with_it(tmp_path):
+    (tmp_path / "comet_ml.py").write_text("raise SystemExit('comet_ml is imported')")
+    code = """
+        import sys
+        sys.path.insert(0, ".")
+        from trackside_tensorboard import TensorBoardCallback
+        TensorBoardCallback().import_sdk()
+        print("tensorboardX" in sys.modules, "comet_ml" in sys.modules)
+    """
+    assert run_script(code, tmp_path) == "True False\n"
+
+
 def test_the_json_of_a_described_source_holds_every_value(loop, reporter):
     loop(reporter, lr_scheduler_kwargs={"inf": math.inf, "text": "```\nnot the end", "none": None}).train()
     described = on_disk(reporter).described("args")["lr_scheduler_kwargs"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from trackside import Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys
-from trackside_tensorboard.writer import cut_back, directory_of, open_writer, position_of, whole, write
+from trackside_tensorboard.writer import cut_back, directory_of, import_alone, open_writer, position_of, whole, write
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FLOAT32_MAX = 3.4028234663852886e38
@@ -39,6 +39,9 @@ class TensorBoardCallback(Reporter):
 
     def __init__(self, tb_writer: Any = None, **options: Any) -> None:
         super().__init__(tb_writer=tb_writer, **options)
+
+    def import_sdk(self) -> None:
+        import_alone()
 
     def start(self, run: Run) -> str:
         self._about, self._last_step, self._mark = run, run.step, None

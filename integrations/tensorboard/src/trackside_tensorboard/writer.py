@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
+
+def import_alone() -> None:
+    """Import tensorboardX, and not the SDK of Comet, which it imports where that is installed: that patches torch."""
+    modules: dict[str, Any] = sys.modules
+    is_hidden = modules.setdefault("comet_ml", None) is None
+    try:
+        import tensorboardX  # noqa: F401
+    finally:
+        if is_hidden:
+            del modules["comet_ml"]
 
 
 class EventFile:
