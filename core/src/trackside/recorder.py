@@ -239,6 +239,9 @@ class Recorder:
         """Record an event that a reporter is told of, and deliver it. A mapping is the loop's own object."""
         session.delivery.deliver((self._record(session, kind, state, payload),))
 
+    def drain(self, session: Session) -> None:
+        """Give a tracker whose run stays open the time to get what it was told of so far."""
+
     def close(self, session: Session, status: Status) -> None:
         """Begin to close the run at a tracker: here at once. Never raises."""
         session.delivery.end(status)

@@ -404,6 +404,7 @@ class Reporter(TrainerCallback, ABC):
         if self.reopenable or status != "finished":
             self._close(status)
         elif session.is_open:
+            session.recorder.drain(session)
             session.delivery.call("flush")
 
     def measured_of(self, recorder: Recorder) -> Mapping[str, int | float]:

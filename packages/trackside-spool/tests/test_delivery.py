@@ -346,3 +346,43 @@ def test_a_journal_opened_again_goes_on_behind_what_it_holds(run, tmp_path):
     for _ in range(2):
         Journal(path, run)
     assert path.read_text().count("trackside-journal") == 1
+
+
+class StaysOpen(Slow):
+    """A tracker that cannot reopen a run: it stays open after the training, and a user may close it by himself."""
+
+    reopenable = False
+
+
+def test_a_run_that_stays_open_has_everything_when_its_training_has_ended():
+    reporter = StaysOpen()
+    train(reporter)
+    assert losses(reporter) == EXPECTED
+    assert reporter.statuses == []
+    reporter.close()
+
+
+def test_the_end_of_a_training_does_not_wait_for_a_tracker_in_trouble(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0.1")
+
+    class Away(Unreachable):
+        reopenable = False
+
+    reporter = Away()
+    began = time.monotonic()
+    train(reporter)
+    assert time.monotonic() - began < 5
+    Unreachable.is_away = False
+    reporter.close()
+    assert losses(reporter) == EXPECTED
+
+
+def test_the_end_of_a_training_waits_no_longer_than_it_is_told_to(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0.2")
+    reporter = StaysOpen()
+    reporter.gate = threading.Event()
+    began = time.monotonic()
+    train(reporter)
+    assert time.monotonic() - began < 5
+    reporter.gate.set()
+    reporter.close()

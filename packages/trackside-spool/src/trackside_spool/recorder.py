@@ -51,6 +51,7 @@ INTERRUPTED = -1.0  # the deadline of who has no patience left
 
 # How long the end waits at least for each tracker, when one before it has used up the time of all.
 LEAST_DRAIN_SECONDS = 0.5
+DRAIN_POLL_SECONDS = 0.02
 
 MOST_NAMED = 10  # of the params that a resume has changed
 
@@ -211,6 +212,18 @@ class SpoolRecorder(Recorder):
 
     def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
         remote.told(session.position, self._skips[session.key])
+
+    def drain(self, session: Session) -> None:
+        """Wait until a tracker has got what it was told of: a user may close its run next, as with `wandb.finish()`."""
+        courier = self._couriers.get(session.key)
+        if courier is None:
+            return
+        until = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
+        with BUDGET.lifted():
+            while courier.tracker.sent < session.position and not (courier.trouble or courier.has_ended.is_set()):
+                if time.monotonic() >= until:
+                    return
+                time.sleep(DRAIN_POLL_SECONDS)
 
     def close(self, session: Session, status: Status) -> None:
         courier = self._couriers.get(session.key)
