@@ -337,7 +337,7 @@ def test_a_changed_parameter_of_a_continued_experiment_is_taken(loop, new):
 
 def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_experiment(loop, new, monkeypatch):
     reporter = new()
-    start, create, failed = reporter.start, reporter._experiment, []
+    start, create, failed = reporter.start, reporter._open_experiment, []
 
     def fail_once(*arguments, **settings):
         experiment = create(*arguments, **settings)
@@ -351,7 +351,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_experime
             start(run)
         return start(run)
 
-    monkeypatch.setattr(reporter, "_experiment", fail_once)
+    monkeypatch.setattr(reporter, "_open_experiment", fail_once)
     monkeypatch.setattr(reporter, "start", start_twice)
     begin(loop(reporter))
     assert len(server().experiments) == 1
@@ -360,7 +360,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_experime
 # ---- experiments that the user has running --------------------------------------------------------------------------
 
 
-def users_experiment():
+def start_an_experiment():
     import comet_ml
 
     config = comet_ml.ExperimentConfig()
@@ -370,7 +370,7 @@ def users_experiment():
 def test_an_experiment_that_the_user_has_running_is_logged_to_and_never_ended(loop, new):
     import comet_ml
 
-    mine = users_experiment()
+    mine = start_an_experiment()
     reporter = new()
     training = loop(reporter)
     training.train()
@@ -388,7 +388,7 @@ def test_an_experiment_that_the_user_has_running_is_logged_to_and_never_ended(lo
 def test_an_experiment_that_is_not_meant_goes_on_beside_ours(loop, new, how):
     import comet_ml
 
-    mine = users_experiment()
+    mine = start_an_experiment()
     reporter = new(resume="f" * 32) if how == "another key" else new()
     training = loop(reporter)
     if how == "a trial":
@@ -403,7 +403,7 @@ def test_an_experiment_that_is_not_meant_goes_on_beside_ours(loop, new, how):
 
 
 def test_what_follows_an_experiment_that_its_user_has_ended_still_arrives(loop, new):
-    mine = users_experiment()
+    mine = start_an_experiment()
     reporter = new()
     training = loop(reporter)
     training.train()
@@ -478,6 +478,34 @@ def test_an_archive_is_not_safe_before_its_end(loop, new):
     assert reporter.flush() is NotImplemented
 
 
+def test_what_could_not_be_written_into_an_archive_is_said_at_its_end(loop, new, caplog):
+    reporter = new(online=False)
+    training = loop(reporter)
+    begin(training)
+    reporter.run.customer_error_message = "no space left"
+    training.fire("on_train_end")
+    assert sum("has not taken everything: no space left" in message for message in caplog.messages) == 1
+
+
+def test_what_comet_drops_is_never_safe_and_said_at_the_end(loop, new, caplog):
+    reporter = new()
+    training = loop(reporter)
+    begin(training)
+    sender = logging.getLogger("comet_ml.streamer.handlers.online_handler")
+    sender.error("no traceback")
+    assert reporter.flush() is None
+    try:
+        raise ValueError
+    except ValueError:
+        sender.exception("Failed to send, got 500\n<html>")
+    assert reporter.flush() is NotImplemented
+    training.fire("on_train_end")
+    assert not stored(reporter).is_running
+    assert (
+        "finish failed (RuntimeError: Comet has not taken everything: Failed to send metrics, got 500)" in caplog.text
+    )
+
+
 def test_a_key_that_is_not_known_is_refused_and_not_shown(loop, new, monkeypatch, tmp_path):
     monkeypatch.setenv("COMET_API_KEY", "plain-looking-api-key")
     with pytest.raises(StartError, match="Comet does not know the API key") as refused:
@@ -504,7 +532,7 @@ def test_an_experiment_that_does_not_come_alive_is_refused_with_what_was_logged(
 def test_a_start_that_takes_too_long_is_given_up_and_leaves_nothing_running(loop, new, monkeypatch, caplog):
     from comet_ml import Experiment
 
-    monkeypatch.setattr("trackside_comet_ml.reporter.START_SECONDS", 0.05)
+    monkeypatch.setattr("trackside_comet_ml.experiment.START_SECONDS", 0.05)
     opened, ended = Experiment.__init__, threading.Event()
 
     def be_slow(self, *arguments):

@@ -41,7 +41,7 @@ class ExperimentConfig:
         log_env_cpu=None,
         log_env_network=None,
         log_env_disk=None,
-        auto_output_logging="default",
+        auto_output_logging="simple",
         auto_param_logging=True,
         auto_metric_logging=True,
         auto_log_co2=True,

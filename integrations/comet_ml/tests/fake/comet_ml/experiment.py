@@ -30,6 +30,9 @@ class Streamer:
     def has_connection_to_server(self):
         return SERVER.is_reachable
 
+    def has_upload_failed(self):
+        return False
+
     def is_alive(self):
         return not self.closed
 
@@ -87,7 +90,7 @@ class CometExperiment:
         self.stored.params[name] = value
 
     @while_alive
-    def log_other(self, key, value, include_context=True):
+    def log_other(self, key, value):
         text = value if isinstance(value, (int, float, type(None))) else str(value).encode().decode()
         self.stored.others[key[:100]] = text[:LONGEST_VALUE] if isinstance(text, str) else text
 
@@ -160,6 +163,8 @@ class Experiment(CometExperiment):
 
 
 class OfflineExperiment(CometExperiment):
+    customer_error_message = None
+
     def __init__(self, key, config, api_key):
         self.offline_directory = config.offline_directory
         if not (config.disabled or os.path.isdir(self.offline_directory)):
