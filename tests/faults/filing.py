@@ -13,7 +13,10 @@ from trackside import Artifact, Point, Reporter, Run, Status, env
 
 
 class FilingReporter(Reporter):
-    """Says what it does on standard output, and takes half a second for the operation that is `slow`."""
+    """Says what it does on standard output, and takes half a second for the operation that is `slow`.
+
+    As long as there is a file `away` it cannot be reached; an operation that a file `refused` names it refuses.
+    """
 
     name = "filing"
     reopenable = True
@@ -47,6 +50,10 @@ class FilingReporter(Reporter):
         sys.stdout.flush()
         if operation == self.slow:
             time.sleep(0.5)
+        if Path("away").exists():
+            raise ConnectionRefusedError("nobody there")
+        if Path("refused").exists() and Path("refused").read_text() == operation:
+            raise ValueError("not allowed")
         with open("filed.jsonl", "a") as file:
             file.write(json.dumps([operation, content]) + "\n")
 
