@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from breaking import run
 
 from trackside import Reporter
 from trackside_spool import replay
@@ -96,9 +97,7 @@ class HttpReporter(Reporter):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TRACKSIDE_DELIVERY", raising=False)
+def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0.5")
     monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "2")
     server = Server()
@@ -193,16 +192,10 @@ def test_a_server_that_goes_away_and_comes_back_has_each_point_once(server: Serv
 def test_a_server_that_was_never_there_is_owed_everything_and_a_replay_delivers_it(
     server: Server, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import subprocess
-    import sys
-
-    HttpReporter.url = "http://127.0.0.1:9"
-    source = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_servers import *; "
-    source += "HttpReporter.url = 'http://127.0.0.1:9'; print(train(HttpReporter()))"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "http is owed 201 records" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = run("from test_servers import *; HttpReporter.url = 'http://127.0.0.1:9'; train(HttpReporter())")
+    assert done.code == 0, done
+    assert "http is owed 201 records" in done.errors
+    assert "Traceback" not in done.errors
     HttpReporter.url = server.url
     monkeypatch.setattr(replay, "build", lambda tracker: HttpReporter())
     (folder,) = run_folders(Path("out"))
