@@ -286,6 +286,22 @@ def test_a_program_that_ends_in_mid_run_leaves_an_archive_that_says_so(tmp_path,
     assert merged([archive]).points["mine"] == [(0, 1.5)]
 
 
+def test_a_program_that_is_killed_leaves_no_archive_that_cannot_be_uploaded(tmp_path):
+    script = """
+        import os
+        from trackside_comet_ml import CometCallback
+        from trackside_testkit import FakeLoop
+        loop = FakeLoop([CometCallback(online=False)], output_dir="out", num_train_epochs=1)
+        """
+    killed = script + "loop.fire('on_train_begin')\n        os._exit(9)"
+    key = {"COMET_EXPERIMENT_KEY": "f" * 32}
+    assert run_script(killed, tmp_path, **key).returncode == 9
+    assert [path.stat().st_size for path in (tmp_path / "out" / "comet").iterdir()] == [22]
+    assert run_script(script + "loop.train()", tmp_path, **key).returncode == 0
+    (path,) = (tmp_path / "out" / "comet").iterdir()
+    assert merged([Archive(path)]).status == "finished"
+
+
 # ---- trouble --------------------------------------------------------------------------------------------------------
 
 

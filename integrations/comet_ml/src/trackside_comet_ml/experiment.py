@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -20,6 +21,7 @@ from trackside_comet_ml.quiet import import_quietly, unasked
 ENDED = {"failed": "The training has failed.", "killed": "The training was killed."}
 START_SECONDS, FLUSH_SECONDS, END_SECONDS = 30, 30, 60
 POLL_SECONDS = 0.02
+EMPTY_ARCHIVE = 22  # bytes of a zip file without entries
 SENDERS = ("comet_ml.streamer", "comet_ml.comet")  # in newer versions, in older ones
 
 
@@ -156,6 +158,13 @@ def _start(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         raise _cause(logged)
     sdk.is_reported = True
     return sdk
+
+
+def remove_empty_archives(folder: str, key: str) -> None:
+    """What processes that died have left of archives, of which `comet upload` would complain."""
+    for path in Path(folder).glob(f"{key}*.zip"):
+        if path.stat().st_size == EMPTY_ARCHIVE:
+            path.unlink()
 
 
 def _remove_files(sdk: Any) -> None:

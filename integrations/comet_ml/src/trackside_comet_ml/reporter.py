@@ -11,7 +11,14 @@ from uuid import uuid4
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.reporter import Configured
 from trackside.values import redact
-from trackside_comet_ml.experiment import Experiment, make_not_running, make_running, open_experiment, users_experiment
+from trackside_comet_ml.experiment import (
+    Experiment,
+    make_not_running,
+    make_running,
+    open_experiment,
+    remove_empty_archives,
+    users_experiment,
+)
 from trackside_comet_ml.plain import encodable, param, text_of, words
 from trackside_comet_ml.quiet import import_quietly, knows_api_key
 
@@ -160,6 +167,7 @@ class CometCallback(Reporter):
     def _open_experiment(self, key: str, mode: str, **settings: Any) -> Experiment:
         if not (self._asks_server or self.disabled):
             os.makedirs(self._folder, exist_ok=True)
+            remove_empty_archives(self._folder, key)
         settings["offline_directory"] = self._folder
         names = {"workspace": self.workspace, "project_name": self.project_name}
         online = None if self._asks_server else False  # unless Comet's own settings say so
