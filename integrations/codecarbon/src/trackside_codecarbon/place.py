@@ -42,12 +42,12 @@ def place_in(settings: Mapping[str, Any]) -> Place | None:
     return Place(geo, CloudMetadata(provider=provider or None, region=region if provider else None))
 
 
-def look_up(seconds: float = LOOK_UP_SECONDS) -> Place | None:
+def look_up() -> Place | None:
     """The place by the computer's address, and by its cloud, if it stands in one; None if nobody answers in time."""
     from codecarbon.external.geography import CloudMetadata, GeoMetadata
     from codecarbon.input import DataSource
 
-    until = time.monotonic() + seconds
+    until = time.monotonic() + LOOK_UP_SECONDS
     asked_for_country = later(lambda: GeoMetadata.from_geo_js(DataSource().geo_js_url))
     asked_for_cloud = later(CloudMetadata.from_utils)
     geo = _answer(asked_for_country, until)

@@ -113,7 +113,7 @@ class CodeCarbonCallback(Reporter):
         """What a meter is made with; all else it finds in the settings of the user by itself."""
         defaults = {"project_name": run.project, "output_file": "emissions.csv", "log_level": "error"}
         missing = {name: value for name, value in defaults.items() if value is not None and name not in users}
-        folder = self.output_dir or run.output_dir
+        folder = os.path.abspath(self.output_dir or run.output_dir)  # a training may go elsewhere before it ends
         arguments = {**missing, **self._chosen(METER), "output_dir": folder, **self.settings}
         if (mode := arguments.get("tracking_mode", "machine")) not in ("machine", "process"):
             raise ValueError(f'tracking_mode is {mode!r}; it takes "machine" or "process"')

@@ -12,7 +12,7 @@ def asked_for(what):
     if isinstance(answer, Exception):
         raise answer
     if answer == "silence":
-        time.sleep(10)
+        time.sleep(3)
     return answer
 
 
