@@ -258,6 +258,20 @@ def test_a_text_that_is_cut_is_whole_in_a_file(loop, new):
     assert Path(value(reporter, "files/texts/train/note/00000003")).read_text("utf-8") == "y" * 1001
 
 
+def test_texts_of_offline_runs_of_one_training_stay_apart(loop, new, tmp_path):
+    reporters = []
+    for letter in "xy":
+        reporters.append(new(mode="offline"))
+        training = loop(reporters[-1], run_name=letter * 16385)
+        if letter == "x":
+            training.train()
+        else:
+            training.train(resume_from=tmp_path / "out" / "checkpoint-4")
+        reporters[-1].close()
+    texts = [Path(value(reporter, "files/params/run_name")).read_text("utf-8") for reporter in reporters]
+    assert texts == ["x" * 16385, "y" * 16385]
+
+
 def test_a_run_says_what_was_typed_and_how_it_is_called(loop, new, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "0.1", "--api-key=plain-looking-key"])
     reporter = new()
@@ -423,6 +437,29 @@ def test_a_large_file_is_linked_rather_than_copied(loop, new, tmp_path):
     training.fire("on_save")
     (kept,) = value(reporter, "checkpoints/checkpoint-0")
     assert os.path.samefile(Path(kept, "large.bin"), folder / "large.bin")
+
+
+def test_a_checkpoint_that_comes_while_the_server_confirms_others_is_kept(loop, new, server, monkeypatch, tmp_path):
+    reporter = new(log_checkpoints="same")
+    training = loop(reporter)
+    begin(training)
+    training.save()
+    wait = reporter.run.wait
+    monkeypatch.setattr(reporter.run, "wait", lambda: (wait(), log_checkpoint(training, 1)))
+    reporter.flush()
+    monkeypatch.setattr(reporter.run, "wait", wait)
+    reporter.flush()
+    assert checkpoints(reporter) == {"checkpoint-0": FILES, "checkpoint-1": FILES}
+    assert not list((tmp_path / "out" / "_neptune").rglob("*.bin"))
+
+
+def log_checkpoint(training, step):
+    training.state.global_step = step
+    training.save()
+
+
+def test_a_reporter_whose_run_is_delivered_elsewhere_has_nothing_to_wait_for(new):
+    assert new().flush() is NotImplemented
 
 
 # ---- ends -----------------------------------------------------------------------------------------------------------
@@ -646,25 +683,26 @@ def test_a_start_of_another_process_that_is_made_again_finds_its_run(new, server
     assert new().start(run) == new().start(run) == "DIG-1"
 
 
-def test_what_the_server_has_not_confirmed_is_not_taken_for_sent(loop, new, server, monkeypatch):
+def test_what_the_server_has_not_confirmed_is_not_taken_for_safe(loop, new, server, monkeypatch, caplog):
     monkeypatch.setattr("trackside_neptune.reporter.FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr("trackside_neptune.reporter.FINISH_SECONDS", 0.05)
     reporter = new()
     training = loop(reporter)
     begin(training)
     server.answers.clear()
     log(training, 1, loss=0.5)
-    for _ in range(2):
-        with pytest.raises(TimeoutError):
-            reporter.flush()
-    with pytest.raises(TimeoutError):
+    assert [reporter.flush(), reporter.flush()] == [NotImplemented, NotImplemented]
+    with pytest.raises(TimeoutError, match="has not confirmed") as late:
         reporter.finish("finished")
+    assert reporter.is_passing(late.value)
     server.answers.set()
     monkeypatch.setattr("trackside_neptune.reporter.FLUSH_SECONDS", 20)
     log(training, 2, loss=0.25)
-    reporter.flush()
+    assert reporter.flush() is None
     assert rows(reporter, "train/loss") == [(1.0, 0.5), (2.0, 0.25)]
     reporter.finish("finished")
     assert value(reporter, "trackside/status") == "finished"
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize(

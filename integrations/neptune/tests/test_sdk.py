@@ -234,13 +234,12 @@ def test_hardware_is_measured_while_a_training_runs_and_not_while_one_is_replaye
 
 def test_offline_runs_of_one_training_name_each_other(loop, tmp_path):
     loop(offline()).train()
-    for stored in stored_in(tmp_path / "out"):
-        first = stored
+    first = only_stored(tmp_path / "out")
     second = offline()
     loop(second, num_train_epochs=2).train(resume_from=tmp_path / "out" / "checkpoint-4")
     second.close()
     (later,) = (stored for stored in stored_in(tmp_path / "out") if stored.folder != first.folder)
-    assert later.fields["finetuning/trackside/continues"] in f"offline/{first.folder.name.split('__')[1]}"
+    assert later.fields["finetuning/trackside/continues"] == f"offline/{first.folder.name.split('__')[1]}"
     assert later.fields["finetuning/trackside/run_id"] == first.fields["finetuning/trackside/run_id"]
     assert [row[0] for row in later.fields["finetuning/train/loss"]] == [5, 6, 7, 8]
 

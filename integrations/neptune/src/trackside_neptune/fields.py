@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from trackside import Point
 
 LONGEST_TEXT = 16384
 LONGEST_TEXT_OF_A_SERIES = 1000
 INT32 = range(-(2**31), 2**31)
 GAP, HALF = 0.001, 0.5
 NOTHING = (-1, -math.inf)
+NON_FINITE = "non_finite/"
+EPOCH = ("train/epoch", "epoch")  # one value, not a series, as with the callback of transformers
 
 
 class Row(NamedTuple):
@@ -146,6 +150,21 @@ class Steps:
     def note(self, name: str, last: Row, at: float) -> None:
         """Note the last row that a series has taken."""
         self._last_of[name] = last, at
+
+
+def split(points: Iterable[Point]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    """The series of some points, with what is not finite as texts in series of their own; and the latest epoch."""
+    series: dict[str, list[Row]] = {}
+    epochs: dict[str, float] = {}
+    for point in points:
+        for key, number in point.values.items():
+            if not math.isfinite(number):
+                series.setdefault(NON_FINITE + key, []).append(Row(str(number), point.step, point.time))
+            elif key in EPOCH:
+                epochs[key] = float(number)
+            else:
+                series.setdefault(key, []).append(Row(float(number), point.step, point.time))
+    return series, epochs
 
 
 def plain(value: Any) -> bool | int | float | str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +14,12 @@ from trackside import Run
 from trackside.mapping import cut
 from trackside.values import flatten
 from trackside_neptune.client import init_run
-from trackside_neptune.fields import LONGEST_TEXT_OF_A_SERIES, NOTHING, encodable
+from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, NOTHING, Fields, encodable, plain
+
+logger = logging.getLogger(__name__)
 
 OFFLINE = "offline/"
+STOP_SECONDS = 10.0
 LIVE_SECONDS = 300
 
 # By its own default the client sends the console, tracebacks, the script, and git's remotes and diff, secrets included.
@@ -81,18 +86,50 @@ class Opener:
         return cls(os.path.abspath(directory), namespace, {**DISCREET, **measures, **arguments})
 
     @property
-    def folder_to_sync(self) -> str | None:
-        """What `neptune sync --path` takes."""
+    def sync_command(self) -> str | None:
+        """What sends an offline run, if Neptune's command can find it."""
         folder, name = os.path.split(self.directory)
-        return folder if name == ".neptune" else None
+        if self.arguments["mode"] != "offline" or name != ".neptune":
+            return None
+        project = self.arguments["project"]
+        return shlex.join(["neptune", "sync", "--path", folder, *(("--project", project) if project else ())])
+
+    def known(self, run: Run, resume: str) -> Opened | None:
+        """The run that is to be continued, unless this is a branch of it, or it is gone and nobody insists on it."""
+        known = run.tracker_id
+        if known is None or known.startswith(OFFLINE) or self.arguments["mode"] not in ("async", "sync"):
+            return None
+        try:
+            opened = self._open(with_id=known)
+        except LookupError as error:
+            if known == resume:
+                raise
+            logger.warning("neptune has no run %s any more (%s): another one is started.", known, error)
+            return None
+        if known == resume or not opened.is_finished_past(run):
+            return opened
+        opened.run.stop(seconds=STOP_SECONDS)
+        return None
 
     def new(self, name: str, custom_run_id: str) -> Opened:
         """A new run, or the one that an interrupted try has made under the same id of ours."""
         return self._open(name=cut(encodable(name), LONGEST_TEXT_OF_A_SERIES), custom_run_id=custom_run_id)
 
-    def old(self, run_id: str) -> Opened:
-        """A run that is there; a LookupError if it is not."""
-        return self._open(with_id=run_id)
-
     def _open(self, **arguments: Any) -> Opened:
         return Opened.of(init_run(self.directory, **self.arguments, **arguments), self.namespace)
+
+
+def describe(run: Run, opened: Opened, fields: Fields, is_users: bool) -> None:
+    """Say in a run where it comes from, and which trial it is."""
+    about = {"run_id": run.id, **run.source}
+    if not is_users:
+        about["status"] = "running"
+        opened.run["sys/failed"].assign(False)
+    if run.tracker_id not in (None, opened.id):
+        about["continues"] = str(run.tracker_id)
+    for key, text in about.items():
+        fields.assign(f"trackside/{key}", encodable(cut(text, LONGEST_TEXT)))
+    if run.trial_name is not None:
+        fields.assign("trial", encodable(run.trial_name))
+    for key, value in (run.trial_params or {}).items():
+        fields.replace(f"trial_params/{key}", plain(value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,13 +12,22 @@ from trackside.mapping import cut
 from trackside.records import argument
 from trackside.reporter import Configured
 from trackside_neptune.client import Patience, import_quietly, is_trouble
-from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, Fields, Row, encodable, plain
-from trackside_neptune.opening import OFFLINE, Opened, Opener
+from trackside_neptune.fields import (
+    LONGEST_TEXT,
+    LONGEST_TEXT_OF_A_SERIES,
+    NON_FINITE,
+    Fields,
+    Row,
+    encodable,
+    plain,
+    split,
+)
+from trackside_neptune.opening import STOP_SECONDS, Opened, Opener, describe
 from trackside_neptune.shelf import Shelf
 
 START_SECONDS = 20.0
-FLUSH_SECONDS = 30.0
-STOP_SECONDS = 10.0
+FLUSH_SECONDS = 5.0
+FINISH_SECONDS = 30.0
 
 MODES = ("async", "sync", "offline", "debug")
 # What `neptune.init_run` takes besides; the callback of transformers takes these one by one.
@@ -28,7 +36,6 @@ INIT_RUN = {
     *("capture_hardware_metrics", "capture_stderr", "capture_stdout", "capture_traceback", "dependencies"),
     *("description", "fail_on_exception", "flush_period", "git_ref", "proxies", "source_files", "tags"),
 }
-EPOCH = ("train/epoch", "epoch")  # one value, not a series, as with the callback of transformers
 
 
 class NeptuneCallback(Reporter):
@@ -122,28 +129,20 @@ class NeptuneCallback(Reporter):
         if run.step == 0 < self._last[0]:
             message = "%s has the points of this run up to step %d; none are added there."
             self.warn_once("held", message, self.name, self._last[0])
-        self._shelf = Shelf(os.path.join(opener.directory, "files", run.id))
-        self._shown_by = self.run.get_url() if opened.is_online else self._sync_command(opener)
-        self._describe(run)
+        self._shelf = Shelf(os.path.join(opener.directory, "files", *opened.id.split("/")))
+        self._shown_by = self.run.get_url() if opened.is_online else None if self.adopted else opener.sync_command
+        describe(run, opened, self._fields, self.adopted)
         if is_set_back:
             self._fields.assign("trackside/set_back_at", run.time)
         return str(opened.id)
 
     def log_points(self, points: Sequence[Point]) -> None:
-        rows: dict[str, list[Row]] = {}
-        epochs: dict[str, float] = {}
-        for point in points:
-            for key, number in point.values.items():
-                if not math.isfinite(number):
-                    message = "%s takes no nan and no infinity: see the texts below non_finite."
-                    self.warn_once("not finite", message, self.name)
-                    rows.setdefault(f"non_finite/{key}", []).append(Row(str(number), point.step, point.time))
-                elif key in EPOCH:
-                    epochs[key] = float(number)
-                else:
-                    rows.setdefault(key, []).append(Row(float(number), point.step, point.time))
-        for key, series in rows.items():
-            self._fields.extend(key, series)
+        series, epochs = split(points)
+        for key, rows in series.items():
+            if key.startswith(NON_FINITE):
+                message = "%s takes no nan and no infinity: see the texts below non_finite."
+                self.warn_once("not finite", message, self.name)
+            self._fields.extend(key, rows)
         for key, epoch in epochs.items():
             self._fields.assign(key, epoch)
         self._last = max(self._last, (int(points[-1].step), points[-1].time))
@@ -188,23 +187,35 @@ class NeptuneCallback(Reporter):
         if self._opened.is_online or not self.run.exists(path):
             self.run[path].assign(FileSet(folder))
 
-    def flush(self) -> None:
-        """Return when the server has it all, or the disk if the run is offline."""
-        if not self._opened.is_online:
-            self.run.wait(disk_only=True)
-            return
-        if self._waiting.is_waiting:  # for what was sent until then
-            self._waiting(self.run.wait, FLUSH_SECONDS)
-        self._waiting(self.run.wait, FLUSH_SECONDS)
-        self._shelf.clear()
+    def flush(self) -> Any:
+        """What is offline is safe on the disk, the rest once the server has confirmed it."""
+        if self.run is None or not self._is_confirmed(FLUSH_SECONDS):  # without a run another process delivers
+            return NotImplemented
+        return None
 
     def finish(self, status: Status) -> None:
         if self.run.get_state() == "stopped":  # by the user
             return
         self.run["sys/failed"].assign(status in ("failed", "killed"))
         self._fields.assign("trackside/status", status)
-        self.flush()
+        if not self._is_confirmed(FINISH_SECONDS):
+            raise TimeoutError(f"Neptune has not confirmed within {FINISH_SECONDS:g} seconds what it was sent")
         self.run.stop(seconds=STOP_SECONDS)
+
+    def _is_confirmed(self, seconds: float) -> bool:
+        """Whether all is confirmed that was sent until now, and what was kept for it is not needed any more."""
+        if not self._opened.is_online:
+            self.run.wait(disk_only=True)
+            return True
+        kept = self._shelf.kept()
+        try:
+            if self._waiting.is_waiting:  # for what was sent until then
+                self._waiting(self.run.wait, seconds)
+            self._waiting(self.run.wait, seconds)
+        except TimeoutError:
+            return False
+        self._shelf.remove(kept)
+        return True
 
     def where(self) -> str | None:
         return self._shown_by
@@ -226,40 +237,6 @@ class NeptuneCallback(Reporter):
         return opened
 
     def _open_run(self, run: Run, opener: Opener) -> Opened:
-        """The run that is known, unless this is a branch of it, or it is gone; or a new one."""
-        name, known = self.run_name or run.name, run.tracker_id
-        if known is None:
-            return opener.new(name, self.custom_run_id or run.id)
-        if self.mode in ("async", "sync") and not known.startswith(OFFLINE):
-            try:
-                opened = opener.old(known)
-            except LookupError as error:
-                if known == self.resume:
-                    raise
-                message = "%s has no run %s any more (%s): another one is started."
-                self.warn_once("gone", message, self.name, known, error)
-            else:
-                if known == self.resume or not opened.is_finished_past(run):
-                    return opened
-                opened.run.stop(seconds=STOP_SECONDS)
-        return opener.new(name, self.custom_run_id or f"{run.id}-{run.step}")
-
-    def _sync_command(self, opener: Opener) -> str | None:
-        if self.mode != "offline" or self.adopted or opener.folder_to_sync is None:
-            return None
-        project = ("--project", self.project) if self.project else ()
-        return shlex.join(["neptune", "sync", "--path", opener.folder_to_sync, *project])
-
-    def _describe(self, run: Run) -> None:
-        about = {"run_id": run.id, **run.source}
-        if not self.adopted:
-            about["status"] = "running"
-            self.run["sys/failed"].assign(False)
-        if run.tracker_id not in (None, self._opened.id):
-            about["continues"] = str(run.tracker_id)
-        for key, text in about.items():
-            self._fields.assign(f"trackside/{key}", encodable(cut(text, LONGEST_TEXT)))
-        if run.trial_name is not None:
-            self._fields.assign("trial", encodable(run.trial_name))
-        for key, value in (run.trial_params or {}).items():
-            self._fields.replace(f"trial_params/{key}", plain(value))
+        """The run that is known, or a new one, whose own id does not change from try to try."""
+        own_id = run.id if run.tracker_id is None else f"{run.id}-{run.step}"
+        return opener.known(run, self.resume) or opener.new(self.run_name or run.name, self.custom_run_id or own_id)

@@ -16,6 +16,7 @@ class Shelf:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
+        self._texts = 0
 
     def keep(self, artifact: Artifact, name: str) -> str:
         """Keep the files of an artifact in a folder of that name, in the place of what is there; returns the folder."""
@@ -28,15 +29,24 @@ class Shelf:
         return str(folder)
 
     def keep_text(self, text: str) -> str:
-        """Keep a text in a file, named by a number; returns the file."""
-        folder = self._folder / "texts"
+        """Keep a text in a file; returns the file."""
+        self._texts += 1
+        folder = self._folder / f"text-{self._texts}"
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{len(list(folder.iterdir())) + 1}.txt"
+        file = folder / "text.txt"
         file.write_text(text, encoding="utf-8")
         return str(file)
 
-    def clear(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def kept(self) -> list[Path]:
+        """All that is kept now."""
+        return list(self._folder.iterdir()) if self._folder.is_dir() else []
+
+    def remove(self, kept: list[Path]) -> None:
+        """Remove what is not needed any more, and the folder with the last of it."""
+        for path in kept:
+            shutil.rmtree(path)
+        if kept and not self.kept():
+            self._folder.rmdir()
 
 
 def _link_or_copy(source: str, target: Path) -> None:
