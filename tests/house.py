@@ -30,6 +30,11 @@ class Package:
     def is_integration(self) -> bool:
         return self.folder.parent.name == "integrations"
 
+    @property
+    def lives_with_others(self) -> bool:
+        """Whether it and its SDK can be installed beside all others; one that cannot says so."""
+        return self.pyproject.get("tool", {}).get("trackside", {}).get("together", True)
+
     @cached_property
     def pyproject(self) -> dict[str, Any]:
         return tomllib.loads((self.folder / "pyproject.toml").read_text("utf-8"))

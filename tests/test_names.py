@@ -33,7 +33,7 @@ def misnamed(integration: Package) -> Iterator[str]:
 
 
 def wrong_extras(umbrella: Package, integrations: list[Package]) -> Iterator[str]:
-    """Where the umbrella's extras are not exactly the integrations and `all`, as sentences."""
+    """Where the umbrella's extras are not exactly the integrations, and `all` that live together, as sentences."""
     extras = dict(umbrella.project["optional-dependencies"])
     all_of_them = re.fullmatch(r"trackside\[(.*)\]", "".join(extras.pop("all", [])))
     names = {integration.folder.name: integration.dist for integration in integrations}
@@ -42,7 +42,8 @@ def wrong_extras(umbrella: Package, integrations: list[Package]) -> Iterator[str
     for name in extras.keys() & names.keys():
         if [re.split(r"[^\w-]", requirement)[0] for requirement in extras[name]] != [names[name]]:
             yield f"the extra {name} installs {extras[name]}"
-    if not all_of_them or set(all_of_them[1].split(",")) != set(names):
+    together = {integration.folder.name for integration in integrations if integration.lives_with_others}
+    if not all_of_them or set(all_of_them[1].split(",")) != together:
         yield f"the extra all is {umbrella.project['optional-dependencies'].get('all')}"
 
 
@@ -173,6 +174,7 @@ def test_a_good_tree_gets_no_complaint(complaints):
         ("comet_ml/LICENSE", "the", "another", "has another LICENSE"),
         ("trackside/pyproject.toml", "comet_ml =", "comet-ml =", "the extras are"),
         ("trackside/pyproject.toml", "trackside-comet-ml", "trackside-comet", "the extra comet_ml installs"),
+        ("comet_ml/pyproject.toml", "[project]", "[tool.trackside]\ntogether = false\n[project]", "the extra all is"),
         ("trackside/pyproject.toml", "trackside[comet_ml]", "trackside[]", "the extra all is"),
         ("trackside/pyproject.toml", "trackside[comet_ml]", "trackside-comet-ml", "the extra all is"),
     ],

@@ -1,0 +1,94 @@
+"""Metrics of a run: numbers with a step, and rows of tables.
+
+`Run.log` stamps a value with the time of the call, and a thread of the SDK sends it a second later, or loses it where
+the service is away. The request that this thread makes is made here instead, with the time of the loop and an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+from uuid import NAMESPACE_OID, uuid5
+
+_TYPES = {float: "double", int: "int", str: "string"}
+
+
+Row = Mapping[str, "int | str"]
+
+
+class Metric(NamedTuple):
+    """One value of one metric: a number, or a row of a table by its columns."""
+
+    name: str
+    value: float | Row
+    step: int
+    time: float
+
+
+def is_offline(run: Any) -> bool:
+    """Whether a run is what the SDK makes where no job runs: it prints and keeps nothing."""
+    return not hasattr(run, "experiment")
+
+
+def encodable(value: Any) -> str:
+    """The text of a value, without the lone surrogates that Python puts for the undecodable bytes of a file name."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def send(run: Any, metrics: Sequence[Metric]) -> list[tuple[str, str]]:
+    """Send metrics in one request, or have the SDK print them; returns those that are refused, each with the reason.
+
+    What is sent again has the same ids again.
+    """
+    if is_offline(run):
+        _print(run, metrics)
+        return []
+    from azureml._restclient.models import BatchMetricV2Dto
+
+    of_name: dict[str, list[Metric]] = {}
+    for metric in metrics:
+        of_name.setdefault(metric.name, []).append(metric)
+    batch = BatchMetricV2Dto(values=[_as_sent(run.id, same) for same in of_name.values()], report_errors=True)
+    client = run._client.metrics
+    answer = client._execute_with_workspace_run_arguments(client._client.metric.post_run_metrics, batch)
+    return [
+        (refused.metric.name, refused.error_response.error.message) for refused in getattr(answer, "errors", None) or ()
+    ]
+
+
+def stop_sending(run: Any) -> None:
+    """End the threads of the SDK that look each second, for ever, what there is to send of a run that is closed."""
+    client = run._client.metrics
+    for queue in (client._task_queue_internal, client._task_queue_v2_internal):
+        if queue is not None:
+            queue._daemon.stop()
+
+
+def _as_sent(run_id: str, metrics: Sequence[Metric]) -> Any:
+    """All values of one metric, in the SDK's form."""
+    from azureml._restclient.models import MetricProperties, MetricV2Dto, MetricV2Value
+
+    name = metrics[0].name
+    values = [
+        MetricV2Value(
+            metric_id=str(uuid5(NAMESPACE_OID, repr((run_id, metric)))),
+            created_utc=datetime.fromtimestamp(metric.time, timezone.utc),
+            step=metric.step,
+            data=dict(metric.value) if isinstance(metric.value, Mapping) else {name: metric.value},
+        )
+        for metric in metrics
+    ]
+    kind = "table" if isinstance(metrics[0].value, Mapping) else "scalar"
+    columns = {column: _TYPES[type(cell)] for column, cell in values[0].data.items()}
+    return MetricV2Dto(
+        name=name, columns=columns, value=values, properties=MetricProperties(ux_metric_type=f"azureml.v1.{kind}")
+    )
+
+
+def _print(run: Any, metrics: Sequence[Metric]) -> None:
+    for metric in metrics:
+        if isinstance(metric.value, Mapping):
+            run.log_table(metric.name, dict(metric.value))
+        else:
+            run.log(metric.name, metric.value)
