@@ -218,7 +218,7 @@ def handler_of(backend: Backend) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = body.partition(b'filename="')[2].partition(b'"')[0].decode() or self.path
-            backend.files[path] = body
+            backend.files[f"/{path.lstrip('/')}"] = body
             self._reply(200, b"{}")
 
         def do_DELETE(self) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import make_dataclass
+from dataclasses import make_dataclass, replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import pytest
 from backend import Backend, handler_of
 from conftest import fake_sdk
 
-from trackside import StartError
+from trackside import Point, StartError
 from trackside.values import flatten
 from trackside_clearml import ClearMLCallback
 from trackside_testkit import Reported, ReporterContract
@@ -162,6 +162,23 @@ def test_a_resumed_session_goes_on_in_the_same_folder_with_its_own_iterations(lo
     assert [(step, value) for _, series, step, value in session.scalars() if series == "loss"][-1] == (7, 2.5)
     assert "Transformers/learning_rate was 0.1, is 0.5 from step 0" in session.console()
     assert session.parameters("trackside")["status"] == "finished"
+
+
+def test_what_a_session_holds_beyond_what_was_safe_is_replaced(loop, sessions):
+    first = ClearMLCallback(offline=True)
+    training = loop(first)
+    training.fire("on_train_begin")
+    log(training, 1, loss=0.5)
+    safe = first.flush()
+    log(training, 2, loss=0.25)
+    first.close()
+    second = ClearMLCallback(offline=True)
+    second.start(replace(first._about, tracker_id=first.tracker_id, position=safe))
+    second.log_points([Point({"train/loss": 0.125}, 2, None, 1.0)])
+    second.finish("finished")
+    (session,) = sessions()
+    losses = [(step, value) for _, series, step, value in session.scalars() if series == "loss"]
+    assert losses == [(1, 0.5), (2, 0.125)]
 
 
 def test_what_says_how_to_see_a_session_names_a_file_that_is_there(loop):

@@ -69,6 +69,8 @@ class ClearMLCallback(Reporter):
         self.run = self._task = given or self._own_task(run)
         self.tracker_id = str(self._task.id)
         self._events = self._server.events_of(self._task)
+        if run.position is not None:
+            self._events.cut_back(run.position)
         self._suffix = self._suffix_of(run) if self.adopted else ""
         self._shown_by = self._command_to_import() if Task.is_offline() else self._task.get_output_log_web_page()
         self._describe({"run": run.id, **run.source})
@@ -130,8 +132,9 @@ class ClearMLCallback(Reporter):
             file.write_text(text, "utf-8", "replace")
             upload(self._task, name + self._suffix, file)
 
-    def flush(self) -> None:
-        """Nothing waits here: each call returns when the server has what it brings, or the session's folder."""
+    def flush(self) -> int | None:
+        """Nothing waits here: the server has it, or the file of the session, up to where that ends."""
+        return None if self.adopted else self._events.position()
 
     def finish(self, status: Status) -> None:
         """Closing completes a task, unless its server fails; its true status is told afterwards."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from trackside import Status
@@ -78,9 +80,21 @@ class Events:
         silent = logging.Logger("trackside_clearml", logging.CRITICAL)  # what fails here is raised
         self._metrics = Metrics(session=session, task=task, storage_uri=None, log=silent)
         self._worker = session.worker
+        self._file = Path(task.get_offline_mode_folder(), "metrics.jsonl") if task.is_offline() else None
 
     def add(self, events: Sequence[Any]) -> None:
         _checked(self._metrics.write_events(list(events), async_enable=False))
+
+    def position(self) -> int | None:
+        """Where the file of a session ends; None where a server has the events."""
+        if self._file is None:
+            return None
+        return self._file.stat().st_size if self._file.exists() else 0
+
+    def cut_back(self, position: int) -> None:
+        """Take back what was added to a session since then: it is going to be added again."""
+        if self._file is not None and self._file.exists():
+            os.truncate(self._file, min(position, self._file.stat().st_size))
 
     def scalar(self, title: str, series: str, value: float, iteration: int, time: float | None = None) -> Any:
         from clearml.backend_interface.metrics.events import ScalarEvent
