@@ -23,7 +23,7 @@ nox.options.error_on_missing_interpreters = False  # not on CI either: the core 
 
 ROOT = Path(__file__).parent
 CORE_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
-SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels", "tests/faults"]
+SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels", "tests/faults", "tests/together"]
 # An environment sees what was installed into it, and nothing that a developer's shell adds.
 ENVIRONMENT = {"PYTHONPATH": None, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".nox/hypothesis")}
 
@@ -75,6 +75,11 @@ def sdks() -> Iterator[nox.param]:
         yield nox.param(folder, group("oldest", folder), id=f"{folder.name}-oldest")
 
 
+def lives_with_others(folder: Path) -> bool:
+    """Whether an integration and its SDK can be installed beside all others."""
+    return bool(load_toml(folder / "pyproject.toml").get("tool", {}).get("trackside", {}).get("together", True))
+
+
 def install(session: nox.Session, requirements: Iterable[str], sdks: bool = True) -> None:
     """Install everything in one pip call, so that pip finds what is ours and looks nowhere else for it.
 
@@ -114,6 +119,21 @@ def sdk(session: nox.Session, folder: Path, versions: list[str]) -> None:
     """Test an integration with the real SDK of its tracker, without a network."""
     install(session, [PROJECTS[folder]["name"], *group("sdk", folder), *versions])
     pytest(session, str(folder.relative_to(ROOT) / "tests"), "-m", "sdk")
+
+
+@nox.session
+def together(session: nox.Session) -> None:
+    """Have all integrations in one environment, with their SDKs: the contract of each again, and the example with all.
+
+    One that cannot live beside others says so in its pyproject.toml.
+    """
+    folders = [folder for folder in PROJECTS if folder.parent.name == "integrations" and lives_with_others(folder)]
+    groups = [*group("demo"), *(entry for folder in folders for entry in group("test", folder))]
+    install(session, ["trackside", *(PROJECTS[folder]["name"] for folder in folders), *groups])
+    session.run("pip", "check")
+    for folder in folders:
+        pytest(session, str(folder.relative_to(ROOT) / "tests"), "-m", "not sdk", "-n", "2")
+    pytest(session, "tests/together")
 
 
 @nox.session
