@@ -1,18 +1,14 @@
-"""Reads the file that an offline run leaves, by its framing and not by the SDK's code."""
+"""Reads the files that offline runs leave, by their framing and not by the SDK's own reader."""
 
 from __future__ import annotations
 
 import json
-import struct
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BLOCK = 32 * 1024
-HEADER = struct.Struct("<IHB")
-FULL, FIRST, MIDDLE, LAST = range(1, 5)
+from trackside_wandb.logbook import frames
 
 
 @dataclass
@@ -25,13 +21,15 @@ class OfflineRun:
     summary: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
     artifacts: list[Any] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
     run: Any = None
     environment: str = ""
     exit_code: int | None = None
 
     def points(self, key: str) -> list[tuple[int, float]]:
         return [(row["train/global_step"], row[key]) for row in self.rows if key in row]
+
+    def file(self, name: str) -> str:
+        return (self.folder / "files" / name).read_text("utf-8")
 
 
 def finished_runs(below: Path, seconds: float = 10) -> list[OfflineRun]:
@@ -68,8 +66,6 @@ def read_run(path: Path) -> OfflineRun:
             found.metrics[record.metric.name or record.metric.glob_name] = record.metric.step_metric
         elif kind == "artifact":
             found.artifacts.append(record.artifact)
-        elif kind == "files":
-            found.files += [file.path for file in record.files.files]
         elif kind == "environment":
             found.environment += str(record.environment)
         elif kind == "exit":
@@ -79,21 +75,3 @@ def read_run(path: Path) -> OfflineRun:
 
 def values(items: Any) -> dict[str, Any]:
     return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
-
-
-def frames(content: bytes) -> Iterator[bytes]:
-    """The records of a LevelDB log with a header of 7 bytes; the last one may be torn."""
-    assert content[:4] == b":W&B"
-    offset, parts = 7, b""
-    while offset + HEADER.size <= len(content):
-        if BLOCK - offset % BLOCK < HEADER.size:
-            offset += BLOCK - offset % BLOCK
-            continue
-        _, length, kind = HEADER.unpack_from(content, offset)
-        body = content[offset + HEADER.size : offset + HEADER.size + length]
-        offset += HEADER.size + length
-        if kind == 0 or len(body) < length:
-            return
-        parts = body if kind in (FULL, FIRST) else parts + body
-        if kind in (FULL, LAST):
-            yield parts

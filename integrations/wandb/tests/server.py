@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,15 +54,16 @@ class StoredRun:
 
 
 class Server:
-    """What it holds, and with which status it answers: `{"graphql": 500}`, `{"file_stream": 429}`."""
+    """What it holds, and with which status it answers: `{"graphql": 500}`, `{"file_stream": 429}`, or how late."""
 
     def __init__(self) -> None:
         self.url = ""
         self.runs: dict[str, StoredRun] = {}
         self.statuses: dict[str, int] = {}
-        self.operations: list[str] = []
+        self.answers_after = 0.0
 
     def answer(self, path: str, body: bytes) -> tuple[int, Any]:
+        time.sleep(self.answers_after)
         status = next((status for part, status in self.statuses.items() if part in path), 200)
         if status != 200:
             return status, {}
@@ -75,7 +77,6 @@ class Server:
 
     def _graphql(self, question: dict[str, Any]) -> dict[str, Any]:
         operation, given = question.get("operationName") or "", question.get("variables") or {}
-        self.operations.append(operation)
         run = self.runs.get(str(given.get("name") or given.get("run")))
         if operation == "RunResumeStatus":
             known = {"id": "cA==", "name": given["project"], "entity": ENTITY, "bucket": run and run.bucket()}

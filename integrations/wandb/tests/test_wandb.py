@@ -11,33 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from reported import reported
 from server import serving
 
 from trackside import Point, StartError
 from trackside.options import options_of
-from trackside_testkit import Reported, ReporterContract
+from trackside_testkit import ReporterContract
 from trackside_testkit.loop import FakeConfig, FakeModel
 from trackside_wandb import WandbCallback
-
-STATUS = {None: "running", 0: "finished", 1: "failed", 255: "killed"}
-
-
-def reported(rows, config, summary, artifacts, exit_code):
-    """A run in the form of the contract: rows of wandb's history hold several values each."""
-    values = [
-        (key, row["train/global_step"], value)
-        for row in rows
-        for key, value in row.items()
-        if not key.startswith("_") and key != "train/global_step"
-    ]
-    return Reported(
-        points=Reported.by_key(row for row in values if not isinstance(row[2], str)),
-        params=config,
-        texts=Reported.by_key(row for row in values if isinstance(row[2], str)),
-        summary=summary,
-        artifacts=artifacts,
-        status=STATUS[exit_code],
-    )
 
 
 class TestWandb(ReporterContract):
@@ -50,12 +31,11 @@ class TestWandb(ReporterContract):
     def read(self):
         from wandb.run import RUNS
 
-        return [reported(run.rows, run.config, run.summary, artifacts_of(run.artifacts), run.exit_code) for run in RUNS]
+        return [self.reported(run) for run in RUNS]
 
-
-def artifacts_of(artifacts):
-    """The files of each artifact, by what it is an artifact of."""
-    return {one.aliases[-1].replace("checkpoint_global_step_", "checkpoint-"): list(one.files) for one in artifacts}
+    def reported(self, run):
+        artifacts = [(artifact.aliases, list(artifact.files)) for artifact in run.artifacts]
+        return reported(run.rows, run.config, run.summary, artifacts, run.exit_code)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------

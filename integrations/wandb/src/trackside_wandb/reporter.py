@@ -179,7 +179,8 @@ class WandbCallback(Reporter):
             "model": ["final_model"],
             "file": ["base_model"],
         }
-        self.run.log_artifact(sent, aliases=aliases[artifact.kind])
+        with quiet:
+            self.run.log_artifact(sent, aliases=aliases[artifact.kind])
 
     def finish(self, status: Status) -> None:
         if status == "pruned":
