@@ -124,7 +124,7 @@ class SpoolRecorder(Recorder):
         couriers = list(self._couriers.values())
         if self.is_inherited or not couriers or not all(courier.is_closing for courier in couriers):
             return
-        is_same = run.id == self.run.id
+        is_same = RunFolder.of(run).path == self._folder.path
         if is_same:
             with BUDGET.lifted():
                 _wait_for_all(couriers, seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
@@ -193,7 +193,8 @@ class SpoolRecorder(Recorder):
         """Start a courier, in the process for all of them if that is wished and can be, else in a thread of its own."""
         if self._way == "process":
             if _can_be_described(session.delivery.reporter):
-                self._folder.keep(tracker)
+                if before is None:  # else the process keeps it
+                    self._folder.keep(tracker)
                 self._courier_process = self._courier_process or CourierProcess(self._folder)
                 remote = self._courier_process.remote(session.key, session.delivery)
                 self._couriers[session.key] = remote
