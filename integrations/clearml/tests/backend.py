@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
@@ -12,6 +11,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import unquote
 
+FLOAT32_MAX = 3.4028234663852886e38
 SCALAR, LINE = "training_stats_scalar", "log"
 ENDS = {"tasks.completed": "completed", "tasks.failed": "failed", "tasks.stopped": "stopped"}
 
@@ -96,8 +96,8 @@ class Backend:
 
     def _tasks_edit(self, data: Mapping[str, Any]) -> dict[str, Any]:
         task = self._task(data["task"])
-        if task["status"] not in ("created", "in_progress") and not data.get("force"):
-            raise Refused(400, "Invalid task status: task has to be in created state")
+        if task["status"] not in (("created", "in_progress") if data.get("force") else ("created",)):
+            raise Refused(400, f"Invalid task status: expected=created, status={task['status']}")
         task.update({name: value for name, value in data.items() if name not in ("task", "force", "method")})
         return {"updated": 1}
 
@@ -124,8 +124,8 @@ class Backend:
         for event in events:
             if self._task(event["task"])["status"] == "published":
                 raise Refused(400, "Task is published, ignoring events")
-            if event["type"] == SCALAR and not _is_number(event):
-                raise Refused(400, f"Invalid event: {event}")
+            if event["type"] == SCALAR and not _is_indexed(event):
+                raise Refused(500, "1 document(s) failed to index")
         self.events += events
         return {"added": len(events)}
 
@@ -163,7 +163,7 @@ class Backend:
     # ---- what tests look at -------------------------------------------------------------------------------------
 
     def scalars(self, task_id: str) -> list[tuple[str, str, int, float]]:
-        """Title, series, iteration and value of each."""
+        """Title, series, iteration and value of each that was sent; a real server keeps the last of an iteration."""
         return [
             (event["metric"], event["variant"], event["iter"], event["value"])
             for event in self.events
@@ -182,9 +182,10 @@ class Backend:
         return [self.models[entry["model"]]["name"] for entry in entries]
 
 
-def _is_number(event: Mapping[str, Any]) -> bool:
-    is_finite = isinstance(event["value"], (int, float)) and math.isfinite(event["value"])
-    return is_finite and type(event["iter"]) is int and bool(event["metric"] and event["variant"])
+def _is_indexed(event: Mapping[str, Any]) -> bool:
+    is_stored = isinstance(event["value"], (int, float)) and abs(event["value"]) <= FLOAT32_MAX
+    are_terms = all(0 < len(event[name].encode()) <= 32_766 for name in ("metric", "variant"))
+    return is_stored and are_terms and type(event["iter"]) is int
 
 
 def token() -> str:

@@ -151,19 +151,21 @@ def test_a_raw_name_has_a_plot_of_its_own(loop, new):
     assert ("loss", "loss", 1, 0.5) in server().scalars(reporter.tracker_id)
 
 
-def test_what_is_not_finite_is_a_line_of_the_console_and_no_zero(loop, new, caplog):
+def test_what_is_no_number_of_32_bits_is_a_line_of_the_console_and_no_zero(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
     begin(training)
     for step in (3, 7):
-        log(training, step, loss=float(step), grad_norm=float("inf"), broken=float("nan"))
+        log(training, step, loss=float(step), grad_norm=float("inf"), broken=float("nan"), huge=-1e39)
     log(training, 7, train_loss=float("nan"), total_flos=5.0)
     assert [value for *_, value in server().scalars(reporter.tracker_id) if value] == [3.0, 7.0, 5.0]
     assert server().console(reporter.tracker_id) == [
         "train/grad_norm is inf at step 3",
         "train/broken is nan at step 3",
+        "train/huge is -1e+39 at step 3",
         "train/grad_norm is inf at step 7",
         "train/broken is nan at step 7",
+        "train/huge is -1e+39 at step 7",
         "train_loss is nan",
     ]
     assert sum("draws no nan" in message for message in caplog.messages) == 1

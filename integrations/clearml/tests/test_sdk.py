@@ -118,14 +118,14 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, sessions, monkeypa
     )
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 10, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, grad_norm=-math.inf)
+    log(training, 10, loss=0.1, huge=3e38, count=2**70, small=5e-324, huger=1e39, broken=math.nan, grad_norm=-math.inf)
     log(training, 5, eval_loss=0.5, note="half-way", flag=True, **{"größe (m)": 1.5, "a/b": 2.5, "": 3.5})
     log(training, 5, train_loss=0.25)
     training.fire("on_train_end")
     (session,) = sessions()
     assert [scalar for scalar in session.scalars() if scalar[1] != "epoch"] == [
         ("train", "loss", 10, 0.1),
-        ("train", "huge", 10, 1e300),
+        ("train", "huge", 10, 3e38),
         ("train", "count", 10, float(2**70)),
         ("train", "small", 10, 5e-324),
         ("eval", "loss", 5, 0.5),
@@ -137,6 +137,7 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, sessions, monkeypa
     ]
     assert {event["timestamp"] for event in session.events("training_stats_scalar") if event["iter"] >= 0} == {1234568}
     assert {
+        "train/huger is 1e+39 at step 10",
         "train/broken is nan at step 10",
         "train/grad_norm is -inf at step 10",
         "train/note at step 5: half-way",
@@ -188,8 +189,14 @@ def test_what_says_how_to_see_a_session_names_a_file_that_is_there(loop):
     assert {"task.json", "metrics.jsonl"} <= set(ZipFile(file).namelist())
 
 
-def test_a_session_is_kept_where_the_user_wants_it(loop, tmp_path, monkeypatch):
-    monkeypatch.setenv("CLEARML_CACHE_DIR", str(tmp_path / "cache"))
+@pytest.mark.parametrize("how", ["a variable", "clearml.conf"])
+def test_a_session_is_kept_where_the_user_wants_it(loop, tmp_path, monkeypatch, how):
+    from clearml.config import config_obj
+
+    if how == "a variable":
+        monkeypatch.setenv("CLEARML_CACHE_DIR", str(tmp_path / "cache"))
+    else:
+        monkeypatch.setitem(config_obj.get("sdk.storage.cache"), "default_base_dir", str(tmp_path / "cache"))
     loop(ClearMLCallback(offline=True)).train()
     assert len(Session.all_in(tmp_path / "cache")) == 1
     assert not (tmp_path / "out" / "_clearml").exists()

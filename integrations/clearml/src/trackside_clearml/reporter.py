@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from trackside_clearml.tasks import close_task, is_open, open_task, session_of, 
 ABOUT = "trackside"
 """The section of parameters that says what reports to a task."""
 SINGLE_VALUES = "Summary", -(2**31)  # the title and the iteration under which ClearML shows them
+FLOAT32_MAX = 3.4028234663852886e38
 
 
 class ClearMLCallback(Reporter):
@@ -29,7 +29,7 @@ class ClearMLCallback(Reporter):
 
     name = "clearml"
     sdk = "clearml"
-    limits = Limits(param_value=10_000, points_per_call=1000, text=1_000_000)
+    limits = Limits(key_length=8000, param_value=10_000, points_per_call=1000, text=1_000_000)
     reopenable = True
 
     project_name: str | None = env("CLEARML_PROJECT")
@@ -58,7 +58,7 @@ class ClearMLCallback(Reporter):
     def start(self, run: Run) -> str:
         from clearml import Task
 
-        if self.offline:
+        if self.offline and self._users_task is None:
             Task.set_offline(True)
         self._about, self._server = run, Server()
         given = self._users_task or (None if Task.running_locally() else task_of_agent())
@@ -73,29 +73,31 @@ class ClearMLCallback(Reporter):
             self._events.cut_back(run.position)
         self._suffix = self._suffix_of(run) if self.adopted else ""
         self._shown_by = self._command_to_import() if Task.is_offline() else self._task.get_output_log_web_page()
-        self._describe({"run": run.id, **run.source})
+        self._describe({"run": run.id, **run.source, **({} if self.adopted else {"status": "running"})})
         return self.tracker_id
 
     def log_points(self, points: Sequence[Point]) -> None:
-        """One request under the loop's own times and iterations. ClearML would turn nan and infinities into 0."""
+        """One request under the loop's own times and iterations."""
         events = []
         for point in points:
             for key, number in point.values.items():
                 title, series = self._title_and_series(key)
-                if math.isfinite(number):
+                if self._is_drawn(number):
                     events.append(self._events.scalar(title, series, float(number), int(point.step), point.time))
                 else:
-                    self.warn_once("non-finite", "%s draws no nan and no infinity: the console says where.", self.name)
                     events.append(self._events.line(f"{title}/{series} is {number} at step {point.step}", point.time))
         self._events.add(events)
 
     def log_summary(self, values: Mapping[str, int | float]) -> None:
         title, iteration = SINGLE_VALUES
-        finite = {key: float(number) for key, number in values.items() if math.isfinite(number)}
-        names = {key: self._title_and_series(key)[1] + self._suffix for key in values}
-        scalars = [self._events.scalar(title, names[key], number, iteration) for key, number in finite.items()]
-        lines = [self._events.line(f"{names[key]} is {values[key]}") for key in values.keys() - finite.keys()]
-        self._events.add(scalars + lines)
+        events = []
+        for key, number in values.items():
+            name = self._title_and_series(key)[1] + self._suffix
+            if self._is_drawn(number):
+                events.append(self._events.scalar(title, name, float(number), iteration))
+            else:
+                events.append(self._events.line(f"{name} is {number}"))
+        self._events.add(events)
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         title, series = self._title_and_series(key)
@@ -167,18 +169,14 @@ class ClearMLCallback(Reporter):
             "output_uri": self.output_uri if self.log_model else None,
             **self.task_init,
         }
-        return open_task(run.id, wanted, self._folder(run), options)
+        return open_task(run.id, wanted, _folder(run), options)
 
     def _can_be_continued(self, task_id: str, run: Run) -> bool:
         from clearml import Task
 
         if Task.is_offline():
-            return session_of(task_id, self._folder(run)).is_dir()
+            return session_of(task_id, _folder(run)).is_dir()
         return self._server.can_continue(task_id)
-
-    def _folder(self, run: Run) -> str | None:
-        """Where a session is kept, unless the user has said so."""
-        return None if "CLEARML_CACHE_DIR" in os.environ else os.path.join(run.output_dir, "_clearml")
 
     def _suffix_of(self, run: Run) -> str:
         """What tells this run from others in a task of the user's: nothing in the first one, `_2` in the second."""
@@ -189,6 +187,13 @@ class ClearMLCallback(Reporter):
     def _describe(self, about: Mapping[str, str]) -> None:
         self._task.update_parameters({f"{ABOUT}/{name}{self._suffix}": text for name, text in about.items()})
 
+    def _is_drawn(self, number: float) -> bool:
+        """Whether it is a number of 32 bits: the SDK makes 0 of what is not finite, a server refuses what is larger."""
+        is_drawn = abs(number) <= FLOAT32_MAX
+        if not is_drawn:
+            self.warn_once("drawn", "%s draws no nan, infinity or 1e39: the console of the task says where.", self.name)
+        return is_drawn
+
     def _title_and_series(self, key: str) -> tuple[str, str]:
         """`eval/loss` is the series `loss` of the plot `eval`; a name without a slash has a plot of its own."""
         title, _, series = key.partition("/")
@@ -198,3 +203,8 @@ class ClearMLCallback(Reporter):
         session = f"{self._task.get_offline_mode_folder()}.zip"
         code = f"import clearml; clearml.Task.import_offline_session({session!r})"
         return f"python -c {shlex.quote(code)}"
+
+
+def _folder(run: Run) -> str:
+    """Of the sessions that run offline; the underscore keeps it out of a push to the Hub."""
+    return os.path.join(run.output_dir, "_clearml")

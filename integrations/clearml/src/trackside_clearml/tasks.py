@@ -24,6 +24,8 @@ OFF = {
     "auto_resource_monitoring": False,
 }
 
+USUAL_CACHE = "~/.clearml/cache"
+
 _lock = threading.Lock()
 
 
@@ -42,20 +44,18 @@ def task_of_agent() -> Any:
         return Task.init(**OFF)
 
 
-def open_task(run_id: str, continued: str | None, folder: str | None, options: Mapping[str, Any]) -> Any:
+def open_task(run_id: str, continued: str | None, folder: str, options: Mapping[str, Any]) -> Any:
     """A new task for a run of ours, or one that is continued; the one that is open, if it is of this run already.
 
     Args:
         run_id: of the run.
         continued: the id of the task to continue.
-        folder: where a session is kept that runs offline; None if the SDK knows.
+        folder: where a session is kept that runs offline, unless the user has said so.
         options: for `Task.init`.
     """
     from clearml import Task
 
-    if Task.is_offline():
-        _keep_sessions_in(folder)
-    with _lock:
+    with _lock, _sessions_in(folder):
         _forget_other_processes()
         task = Task.current_task()
         if task is not None and getattr(task, "reports_run", None) != run_id:
@@ -96,19 +96,27 @@ def _forget_other_processes() -> None:
         PROC_MASTER_ID_ENV_VAR.pop()
 
 
-def session_of(task_id: str, folder: str | None) -> Path:
+def session_of(task_id: str, folder: str) -> Path:
     """The folder of a task that runs offline."""
     from clearml.config import get_offline_dir
 
-    _keep_sessions_in(folder)
-    return Path(str(get_offline_dir(task_id)))
+    with _sessions_in(folder):
+        return Path(str(get_offline_dir(task_id)))
 
 
-def _keep_sessions_in(folder: str | None) -> None:
+@contextmanager
+def _sessions_in(folder: str) -> Iterator[None]:
+    """Meanwhile, sessions that run offline are kept in `folder`, unless a variable or clearml.conf says otherwise."""
     from clearml.config import config_obj
 
-    if folder is not None:
-        config_obj.get("sdk.storage.cache").put("default_base_dir", os.path.abspath(folder))
+    cache = config_obj.get("sdk.storage.cache")
+    usual = cache.get("default_base_dir")
+    if usual == USUAL_CACHE:
+        cache.put("default_base_dir", os.path.abspath(folder))
+    try:
+        yield
+    finally:
+        cache.put("default_base_dir", usual)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ class ConfigTree(dict):
 
 
 class ConfigWrapper:
-    _cache = ConfigTree()
+    _cache = ConfigTree(default_base_dir="~/.clearml/cache")
 
     @classmethod
     def get(cls, key):
