@@ -175,16 +175,21 @@ def test_nobody_is_asked_for_a_place_that_the_user_has_set(loop, new, answers, c
     assert not caplog.records
 
 
-@pytest.mark.parametrize("where", ["variable", "file"])
-def test_the_place_may_be_set_by_all_means_of_codecarbon(loop, new, answers, monkeypatch, where):
-    training = loop(new())
-    if where == "variable":
-        monkeypatch.setenv("codecarbon_country_iso_code", "FRA")
-    else:
-        Path(".codecarbon.config").write_text("[codecarbon]\ncountry_iso_code = FRA\nproject_name = mine", "utf-8")
-    training.train()
+def test_variables_of_codecarbon_may_be_written_small(loop, new, answers, monkeypatch):
+    monkeypatch.setenv("codecarbon_country_iso_code", "FRA")
+    loop(new()).train()
     assert only_row()["country_name"] == "France"
-    assert only_row()["project_name"] == ("mine" if where == "file" else "codecarbon")
+    assert "asked" not in answers
+
+
+def test_the_file_of_codecarbon_is_read(loop, new, answers):
+    training = loop(new())
+    training.args.project = "digits"
+    settings = "country_iso_code = FRA\nproject_name = mine\noutput_file = energy.csv"
+    Path(".codecarbon.config").write_text(f"[codecarbon]\n{settings}", "utf-8")
+    training.train()
+    assert (only_row()["country_name"], only_row()["project_name"]) == ("France", "mine")
+    assert Path("out/energy.csv").is_file()
     assert "asked" not in answers
 
 
@@ -230,8 +235,14 @@ def test_a_training_is_measured_from_its_beginning_to_its_end(loop, new, capsys)
     assert reporter.sent() == "codecarbon: 0.025 kg of CO2eq, 0.5 kWh"
 
 
-def test_before_the_first_training_there_is_nothing_to_tell(new):
-    assert new().sent() == "codecarbon: nothing"
+def test_as_long_as_a_training_has_not_ended_there_is_nothing_to_tell_of_it(loop, new):
+    reporter = new(country_iso_code="FRA")
+    training = loop(reporter)
+    for _ in range(2):
+        training.fire("on_train_begin")
+        assert reporter.sent() == "codecarbon: nothing"
+        training.fire("on_train_end")
+    assert len(rows_in(".")) == 2
 
 
 def test_a_training_that_fails_has_its_row(loop, new):
