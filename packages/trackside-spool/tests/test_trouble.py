@@ -451,17 +451,18 @@ def test_who_interrupts_a_start_leaves_no_run_open(caplog):
 @pytest.mark.parametrize("trackers", [1, 2])
 def test_who_ends_a_training_while_it_waits_for_a_start_is_told_what_is_owed(sent, code, trackers):
     source = f"""
-    import os, signal, threading
+    import os, signal
     from trackside_testkit import FakeLoop, RecordingReporter
 
     class Away(RecordingReporter):
-        name = "away"
+        signals = [signal.{sent}]
 
         def start(self, run):
+            if self.signals and self.name == "away{trackers - 1}":
+                os.kill(os.getpid(), self.signals.pop())
             raise ConnectionRefusedError("nobody there")
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.{sent})).start()
     loop = FakeLoop([type("Away", (Away,), {{"name": f"away{{number}}"}})() for number in range({trackers})])
     loop.fire("on_train_begin")
     """
@@ -471,7 +472,7 @@ def test_who_ends_a_training_while_it_waits_for_a_start_is_told_what_is_owed(sen
     )  # fmt: skip
     assert done.returncode == code
     for number in range(trackers):
-        assert f"away{number} is owed 1 record (ConnectionRefusedError: nobody there); deliver that" in done.stderr
+        assert done.stderr.count(f"away{number} is owed ") == 1
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "soon", ""])

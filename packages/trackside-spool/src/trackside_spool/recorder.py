@@ -155,7 +155,14 @@ class SpoolRecorder(Recorder):
             run = self._resumed(run, tracker)
         self._folder.lock()
         self._start_until[session.key] = time.monotonic() + seconds_of("TRACKSIDE_START_SECONDS", 10)
-        self._start_courier(session, run, tracker, is_reopened, before)
+        try:
+            self._start_courier(session, run, tracker, is_reopened, before)
+        except BaseException:  # interrupted: nobody else knows that a run may be opened
+            courier = self._couriers.get(session.key)
+            if courier is not None and courier is not before:
+                courier.close("killed")
+                self._say_owed(courier)
+            raise
 
     def wait_for_start(self, session: Session) -> None:
         courier = self._couriers.get(session.key)
