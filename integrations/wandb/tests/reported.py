@@ -9,6 +9,7 @@ from trackside_testkit import Reported
 
 STATUS = {None: "running", 0: "finished", 1: "failed", 255: "killed"}
 STEP = "train/global_step"
+OURS = (STEP, "trackside/logged_at")
 
 
 def reported(
@@ -20,7 +21,10 @@ def reported(
 ) -> Reported:
     """A row of wandb's history holds several values; an artifact is known by that of its aliases that is its own."""
     values = [
-        (key, row[STEP], value) for row in rows for key, value in row.items() if not key.startswith("_") and key != STEP
+        (key, row[STEP], value)
+        for row in rows
+        for key, value in row.items()
+        if not key.startswith("_") and key not in OURS
     ]
     return Reported(
         points=Reported.by_key(row for row in values if not isinstance(row[2], str)),

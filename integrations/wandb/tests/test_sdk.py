@@ -25,7 +25,7 @@ from server import Server, serving
 from trackside import Point, Run
 from trackside_testkit import Reported, ReporterContract
 from trackside_wandb import WandbCallback
-from trackside_wandb.logbook import latest_summary
+from trackside_wandb.logbook import latest_value
 
 pytestmark = [pytest.mark.sdk, pytest.mark.filterwarnings("default")]
 
@@ -74,6 +74,7 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, tmp_path, monkeypa
     first, text, second, *_ = run.rows
     assert {key: value for key, value in first.items() if not key.startswith("_")} == {
         "train/global_step": 10,
+        "trackside/logged_at": 1234.5678,
         "train/loss": 0.1,
         "train/huge": 1e300,
         "train/small": 5e-324,
@@ -90,9 +91,9 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, tmp_path, monkeypa
     assert math.isnan(second["train/broken"])
     assert (second["train/most"], second["train/least"]) == (math.inf, -math.inf)
     assert (run.summary["train/train_loss"], run.summary["train/total_flos"]) == (0.25, 1e18)
-    assert run.summary["trackside/sent_until"] == 1234.5678
     assert run.metrics.pop("train/global_step") == ""
     assert run.metrics["*"] == "train/global_step"
+    assert run.metrics.pop("trackside/logged_at") == ""
     assert set(run.metrics.values()) == {"train/global_step"}
     assert (run.config["learning_rate"], run.config["run_name"]) == (0.25, "blue")
     found = {name: run.config[f"lr_scheduler_kwargs/{name}"] for name in arguments}
@@ -175,8 +176,8 @@ def test_a_torn_file_is_read_up_to_where_it_is_torn(loop, tmp_path):
         file.write_bytes(content[:length])
         (torn,) = read_runs(tmp_path / "out")
         assert torn.points("train/loss") == run.points("train/loss")[: len(torn.points("train/loss"))]
-    sent_until = latest_summary(str(tmp_path / "out"), run.run.run_id, "trackside/sent_until")
-    assert sent_until == torn.rows[-1]["_timestamp"]
+    latest = latest_value(str(tmp_path / "out"), run.run.run_id, "trackside/logged_at")
+    assert latest == torn.rows[-1]["_timestamp"]
 
 
 def test_what_wandb_finds_out_holds_no_secret(loop, tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from trackside.options import options_of
 from trackside_testkit import ReporterContract
 from trackside_testkit.loop import FakeConfig, FakeModel
 from trackside_wandb import WandbCallback
+from trackside_wandb.rows import Rows
 
 
 class TestWandb(ReporterContract):
@@ -94,7 +95,7 @@ def test_steps_that_go_back_and_calls_of_the_user_lose_nothing(loop, new):
     wandb.log({"mine": 3})
     log(training, 5, eval_loss=0.75)
     (run,) = runs()
-    assert run.metrics == {"train/global_step": None, "*": "train/global_step"}
+    assert run.metrics == {"train/global_step": None, "trackside/logged_at": None, "*": "train/global_step"}
     assert [row["mine"] for row in run.rows if "mine" in row] == [0, 1, 2, 3]
     found = [(row["train/global_step"], row.get("train/loss"), row.get("eval/loss")) for row in run.rows[3:]]
     assert found == [(1, 0.5, None), (10, 0.25, None), (10, None, None), (5, None, 0.75)]
@@ -108,30 +109,57 @@ def test_a_row_has_the_time_at_which_the_loop_logged_it(loop, new, monkeypatch):
     assert [row["_timestamp"] for row in runs()[0].rows] == [1234.5678] * 2
 
 
+def points(*times):
+    return [Point({"train/loss": 0.5}, step, None, time) for step, time in enumerate(times)]
+
+
+def times(run):
+    return [row["_timestamp"] for row in run.rows]
+
+
 def test_points_that_a_continued_run_has_already_are_not_sent_again(loop, new):
     reporter = new()
     loop(reporter).fire("on_train_begin")
     (run,) = runs()
-    points = [Point({"train/loss": 0.5}, step, None, 1000.0 + step) for step in range(4)]
-    reporter.log_points(points[:2])
-    assert run.summary["trackside/sent_until"] == 1001.0
-    reporter._sent_before = run.summary["trackside/sent_until"]  # as the next process reads it
-    reporter.log_points(points)
-    assert [row["_timestamp"] for row in run.rows] == [1000.0, 1001.0, 1002.0, 1003.0]
+    reporter.log_points(points(1000.0, 1001.0))
+    reporter._rows = Rows(run, run.rows[-1]["trackside/logged_at"])  # as the next process finds it
+    reporter.log_text("train/note", "old", 0, 1000.0)
+    reporter.log_points(points(1000.0, 1001.0, 1002.0))
+    reporter.log_text("train/note", "new", 2, 1002.0)
+    assert times(run) == [1000.0, 1001.0, 1002.0, 1002.0]
+    assert run.rows[-1]["train/note"] == "new"
 
 
-def test_after_a_refusal_everything_is_to_be_sent_again(loop, new, monkeypatch):
+def test_a_clock_that_was_set_back_loses_nothing(loop, new):
     reporter = new()
     loop(reporter).fire("on_train_begin")
     (run,) = runs()
-    points = [Point({"train/loss": 0.5}, step, None, 1000.0 + step) for step in range(3)]
-    reporter.log_points(points[:1])
+    reporter._rows = Rows(run, 1001.0)
+    reporter.log_points(points(1000.0, 1001.0, 900.0, 901.0))
+    assert times(run) == [900.0, 901.0]
+
+
+def test_points_that_come_after_the_latest_row_are_all_sent(loop, new):
+    reporter = new()
+    loop(reporter).fire("on_train_begin")
+    (run,) = runs()
+    reporter._rows = Rows(run, 1001.0)
+    reporter.log_points(points(1001.5, 1000.0))
+    assert times(run) == [1001.5, 1000.0]
+
+
+def test_a_row_after_a_refusal_does_not_say_that_all_before_it_is_there(loop, new, monkeypatch):
+    reporter = new()
+    loop(reporter).fire("on_train_begin")
+    (run,) = runs()
+    reporter.log_points(points(1000.0))
     with monkeypatch.context() as patch:
         patch.setattr(run, "log", refuse)
         with pytest.raises(RuntimeError):
-            reporter.log_points(points[1:2])
-    reporter.log_points(points[2:])
-    assert run.summary["trackside/sent_until"] == 1000.0
+            reporter.log_points(points(1001.0))
+    reporter.log_points(points(1002.0))
+    assert times(run) == [1000.0, 1002.0]
+    assert [row.get("trackside/logged_at") for row in run.rows] == [1000.0, None]
 
 
 def refuse(*args, **kwargs):
@@ -552,7 +580,7 @@ def test_each_checkpoint_and_the_final_model_are_sent_on_request(loop, new, monk
     (run,) = runs()
     assert {one.name for one in run.artifacts} == {"model-blue"}
     assert run.artifacts[1].aliases == ["latest", "epoch_1.0", "checkpoint_global_step_4"]
-    assert run.artifacts[1].metadata["eval/accuracy"] == 0.75
+    assert run.artifacts[1].metadata["eval/loss"] == 0.2
 
 
 def test_the_final_model_alone_is_sent_on_request(loop, new):
@@ -577,7 +605,7 @@ def test_the_best_model_is_sent_where_the_loop_ends_with_that(loop, new, tmp_pat
 def test_a_final_model_that_nobody_has_saved_is_one_warning(loop, new, caplog):
     loop(new(log_model="end"), save_strategy="no").train()
     assert sent().keys() == {"base_model"}
-    assert sum("nothing was saved" in message for message in caplog.messages) == 1
+    assert sum("nothing was saved at" in message for message in caplog.messages) == 1
 
 
 def test_a_word_that_means_no_model_stops_the_program_at_its_start(loop, new, monkeypatch):

@@ -39,17 +39,18 @@ def frames(content: bytes) -> Iterator[bytes]:
             yield b"".join(parts)
 
 
-def latest_summary(folder: str, run_id: str, key: str) -> float | None:
-    """The latest summary value under a key that the offline runs of an id, below a folder, have written down."""
+def latest_value(folder: str, run_id: str, key: str) -> Any:
+    """The value under a key in the latest row that has one, of the offline runs of an id below a folder."""
     found = None
     for file in sorted(Path(folder).glob(f"*wandb/offline-run-*/run-{run_id}.wandb")):
         for frame in frames(file.read_bytes()):
             if key.encode() in frame:
-                found = _summary(frame).get(key, found)
+                found = _row(frame).get(key, found)
     return found
 
 
-def _summary(frame: bytes) -> dict[str, Any]:
+def _row(frame: bytes) -> dict[str, Any]:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    return {update.key: json.loads(update.value_json) for update in Record.FromString(frame).summary.update}
+    items = Record.FromString(frame).history.item
+    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}

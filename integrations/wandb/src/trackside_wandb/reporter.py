@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys, cut
-from trackside.records import new_id
+from trackside.records import argument, new_id
 from trackside.reporter import Configured
 from trackside_wandb.account import OFFLINE, has_key, setting
 from trackside_wandb.active import make_active, make_inactive, note_reported, run_of_user
-from trackside_wandb.logbook import latest_summary
+from trackside_wandb.logbook import latest_value
+from trackside_wandb.models import SavedModel, final_model, name_of, write_architecture
 from trackside_wandb.plain import encodable, file_name, names, one_of, param_name, plain
+from trackside_wandb.rows import LOGGED_AT, Rows
 from trackside_wandb.session import open_run, quiet
 from trackside_wandb.watching import Watched
 
-STEP = "train/global_step"
-SENT_UNTIL = "trackside/sent_until"
 EXIT_CODES = {"finished": 0, "failed": 1, "killed": 255, "pruned": 255}
-ARTIFACT_NAMES = Limits(key=r"A-Za-z0-9_.\-", key_length=128)
-MOST_METADATA = 100
 LONGEST_TAG = 64
 
 
@@ -57,7 +53,6 @@ class WandbCallback(Reporter):
     watch: str = env("WANDB_WATCH", "false", one_of("false", "gradients", "parameters", "all"))
 
     _open_run: Any = None
-    _to_watch: tuple[Any, int] | None = None
     _watched: Watched | None = None
     _opened: Any = None
     _lateness: RuntimeError | None = None
@@ -77,19 +72,16 @@ class WandbCallback(Reporter):
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
         """See which run the user has open, and keep the model if it is watched. Who overrides this calls it."""
         self._open_run = run_of_user()
-        self._to_watch = None if self.watch == "false" else (model, int(getattr(state, "logging_steps", 0)))
+        self._watched = None if self.watch == "false" else Watched(model, self.watch, int(state.logging_steps))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         super().on_train_begin(args, state, control, model=model, **kwargs)
         if self.takes_artifacts and self._is_told and state.global_step == 0:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder, "model_architecture.txt")
-                file.write_text(encodable(str(model)), "utf-8")
-                self._tell(state, Artifact(str(file), file.name, "file"))
+            self._tell(state, write_architecture(model, str(argument(args, "output_dir") or ".")))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.takes_artifacts and self._is_told:
-            self._tell_of_final_model(args, state)
+            self._tell(state, final_model(args, state))
         self._unwatch()
         super().on_train_end(args, state, control, **kwargs)
 
@@ -101,8 +93,8 @@ class WandbCallback(Reporter):
         if self.run is None:
             return
         make_active(self.run)
-        if self._to_watch is not None:
-            self._watched, self._to_watch = Watched(self.run, *self._to_watch, self.watch), None
+        if self._watched is not None:
+            self._watched.begin(self.run)
 
     def detach(self) -> None:
         self._unwatch()
@@ -116,29 +108,16 @@ class WandbCallback(Reporter):
             self.adopted, self.run = True, self._open_run
         else:
             self.run = self._opened = self._opened or self._create(run)
-        self._about, self._latest, self._epoch = run, dict[str, Any](), 0.0
-        self._is_gapless, self._lateness = True, None
-        self._sent_before = self._sent_until(run)
-        self.run.define_metric(STEP)
-        self.run.define_metric("*", step_metric=STEP, step_sync=True)
+        self._about, self._lateness = run, None
+        self._rows = Rows(self.run, self._latest_row_of(run))
         self._update_config({f"trackside/{key}": text for key, text in run.source.items()})
         if run.num_parameters is not None:
             self._update_config({"model/num_parameters": run.num_parameters})
         return None if self.run.disabled else str(self.run.id)
 
     def log_points(self, points: Sequence[Point]) -> None:
-        """A row for each point, and a note of how far they have come, by which a replay sends none of them again."""
-        try:
-            for point in points:
-                if point.time > self._sent_before:
-                    self._latest.update(point.values)
-                    self._epoch = point.epoch or self._epoch
-                    self.run.log({**point.values, STEP: point.step, "_timestamp": point.time})
-        except Exception:
-            self._is_gapless = False  # from here on a replay has to send everything
-            raise
-        if self._is_gapless and points:
-            self.run.summary.update({SENT_UNTIL: max(points[-1].time, self._sent_before)})
+        for point in points:
+            self._rows.add(point)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """What a resumed run has otherwise than before is noted, old and new."""
@@ -150,12 +129,10 @@ class WandbCallback(Reporter):
         self._update_config(new)
 
     def log_summary(self, values: Mapping[str, int | float]) -> None:
-        self._latest.update(values)
         self.run.summary.update(dict(values))
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
-        if time > self._sent_before:
-            self.run.log({key: encodable(text), STEP: step, "_timestamp": time})
+        self._rows.add_text(key, encodable(text), step, time)
 
     def log_file(self, name: str, text: str) -> None:
         if not self.run.disabled:
@@ -167,20 +144,10 @@ class WandbCallback(Reporter):
     def log_artifact(self, artifact: Artifact) -> None:
         if self.run.disabled or (artifact.kind == "checkpoint" and self.log_model != "checkpoint"):
             return
-        import wandb
-
-        step, numbers = {"global_step": artifact.step}, self._latest.items()
-        metadata = {key: plain(value) for key, value in islice(numbers, MOST_METADATA - len(step))} | step
-        sent = wandb.Artifact(name=self._name_of_model(), type="model", metadata=metadata)
-        for file, name in artifact.files():
-            sent.add_file(file, name=name)
-        aliases = {
-            "checkpoint": [f"epoch_{round(self._epoch, 2)}", f"checkpoint_global_step_{artifact.step}"],
-            "model": ["final_model"],
-            "file": ["base_model"],
-        }
+        model = SavedModel(artifact)
+        sent = model.as_artifact(name_of(self._about, self.run), Keys(self.limits, self.key_style))
         with quiet:
-            self.run.log_artifact(sent, aliases=aliases[artifact.kind])
+            self.run.log_artifact(sent, aliases=model.aliases)
 
     def finish(self, status: Status) -> None:
         if status == "pruned":
@@ -242,41 +209,31 @@ class WandbCallback(Reporter):
     def _folder(self, run: Run) -> str:
         return os.path.abspath(self.dir or run.output_dir)
 
-    def _sent_until(self, run: Run) -> float:
-        """The time until which the points of this run are known to be in it, if it is continued."""
+    def _latest_row_of(self, run: Run) -> float | None:
+        """When the loop has logged the latest row that a continued run is known to have."""
         if run.tracker_id is None or self.adopted:
-            return 0.0
+            return None
         if self.run.offline:
-            return latest_summary(self._folder(run), run.tracker_id, SENT_UNTIL) or 0.0
-        return float(self.run.summary.get(SENT_UNTIL) or 0.0)
+            return latest_value(self._folder(run), run.tracker_id, LOGGED_AT)
+        return self.run.summary.get(LOGGED_AT)
 
     def _update_config(self, values: Mapping[str, Any]) -> None:
         self.run.config.update(dict(values), allow_val_change=True)
 
-    def _name_of_model(self) -> str:
-        return Keys(ARTIFACT_NAMES)(f"model-{self.run.name if self._about.args.get('run_name') else self.run.id}")
-
     @property
     def _is_told(self) -> bool:
+        """Whether what happens in the training now is reported."""
         session = self._session
         return session is not None and session.is_open and not session.has_ended
 
     def _tell(self, state: Any, artifact: Artifact) -> None:
-        if self._session is not None:
+        """Record an artifact of the training, in the loop's own thread."""
+        if not os.path.exists(artifact.path):
+            self.warn_once(artifact, "%s: nothing was saved at %s that could be sent.", self.name, artifact.path)
+        elif self._session is not None:
             self._session.recorder.tell(self._session, "artifact", state, artifact)
 
-    def _tell_of_final_model(self, args: Any, state: Any) -> None:
-        """The best checkpoint if the loop ends with that, else the last one: what is saved already is sent."""
-        is_best = getattr(args, "load_best_model_at_end", False) and state.best_model_checkpoint
-        last = os.path.join(str(getattr(args, "output_dir", ".")), f"checkpoint-{state.global_step}")
-        folder = os.path.abspath(state.best_model_checkpoint if is_best else last)
-        if os.path.isdir(folder):
-            self._tell(state, Artifact(folder, "model", "model", state.global_step))
-        else:
-            self.warn_once("model", "%s is to send the final model, but nothing was saved at %s.", self.name, folder)
-
     def _unwatch(self) -> None:
-        self._to_watch = None
         if self._watched is not None:
             self._watched.end()
             self._watched = None
