@@ -134,7 +134,7 @@ def test_undecodable_text_is_stored_with_a_question_mark(loop, new):
     log(training, 1, note="caf\udce9", **{"l\udce9ss": 0.5})
     assert stored(reporter).params["run_name"] == stored(reporter).others["Name"] == "caf?"
     assert [row["text"] for row in stored(reporter).texts] == ["caf?"]
-    assert stored(reporter).metrics[0]["metricName"] == "train/l?ss"
+    assert stored(reporter).metrics[0]["metricName"] == "train/l_ss"
 
 
 def test_checkpoints_are_sent_on_request(loop, new, monkeypatch):
@@ -298,6 +298,29 @@ def test_a_mode_insists_on_an_experiment_or_on_a_new_one(loop, new, monkeypatch)
     assert len(reported(server().experiments[KEY]).points["eval/loss"]) == 2
     with pytest.raises(StartError, match=f"there is an experiment {KEY}"):
         begin(loop(new()))
+
+
+def test_a_mode_that_insists_on_an_experiment_is_told_which_one(loop, new, monkeypatch):
+    monkeypatch.setenv("COMET_MODE", "get")
+    with pytest.raises(StartError, match=r"COMET_MODE=get insists.*COMET_EXPERIMENT_KEY"):
+        begin(loop(new()))
+    assert server().experiments == {}
+
+
+def test_each_trial_is_an_experiment_of_its_own_whatever_is_named(loop, new, monkeypatch):
+    monkeypatch.setenv("COMET_EXPERIMENT_KEY", KEY)
+    monkeypatch.setenv("COMET_MODE", "get")
+    reporter = new()
+    for number in range(2):
+        training = loop(reporter)
+        training.state.is_hyper_param_search, training.state.trial_name = True, f"trial-{number}"
+        begin(training)
+        log(training, 1, loss=0.5)
+        training.fire("on_train_end")
+        training.evaluate()
+    runs = [reported(stored) for stored in server().experiments.values()]
+    assert [len(run.points["train/loss"]) for run in runs] == [len(run.points["eval/loss"]) for run in runs] == [1, 1]
+    assert KEY not in server().experiments
 
 
 def test_a_mode_that_there_is_not_is_refused(loop, new, monkeypatch):
@@ -562,6 +585,11 @@ def test_it_is_configured_with_a_key_wherever_comet_looks_for_it_or_offline(monk
     assert "comet login" in CometCallback().configured().why
     assert CometCallback(online=False).configured() == Configured()
     (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".env").write_text("OTHER_API_KEY=1\n")
+    assert not CometCallback().configured()
+    (tmp_path / ".env").write_text(f"COMET_API_KEY={API_KEY}\n")
+    assert CometCallback().configured() == Configured()
+    (tmp_path / ".env").unlink()
     for folder in (tmp_path, tmp_path / "elsewhere"):
         file = folder / ".comet.config"
         file.write_text(f"[comet]\napi_key={API_KEY}\n")

@@ -19,7 +19,7 @@ from trackside_comet_ml.deadline import within
 from trackside_comet_ml.quiet import import_quietly, unasked
 
 ENDED = {"failed": "The training has failed.", "killed": "The training was killed."}
-START_SECONDS, FLUSH_SECONDS, END_SECONDS = 30, 30, 60
+START_SECONDS, FLUSH_SECONDS, UPLOAD_SECONDS, END_SECONDS = 30, 30, 3600, 60
 POLL_SECONDS = 0.02
 EMPTY_ARCHIVE = 22  # bytes of a zip file without entries
 SENDERS = ("comet_ml.streamer", "comet_ml.comet")  # in newer versions, in older ones
@@ -67,7 +67,7 @@ class Experiment:
                 sdk.curr_step, sdk.curr_epoch = point.step, point.epoch
                 for key, number in point.values.items():
                     message = MetricMessage(timestamp=round(point.time * 1000))
-                    message.set_metric(plain.encodable(key), plain.number(number), step=point.step, epoch=point.epoch)
+                    message.set_metric(key, plain.number(number), step=point.step, epoch=point.epoch)
                     sdk.streamer.put_message_in_q(message)
 
     def wait_for_files(self) -> None:
@@ -79,8 +79,10 @@ class Experiment:
         streamer = self.sdk.streamer
         if self.sdk.disabled:
             return
-        if self.is_online and (not self.sdk.flush() or streamer.has_upload_failed() or not self._is_connected()):
-            raise ConnectionError("Comet has not got all files")
+        if self.is_online:
+            is_sent = within(UPLOAD_SECONDS, self.sdk.flush)
+            if not is_sent or streamer.has_upload_failed() or not self._is_connected():
+                raise ConnectionError("Comet has not got all files")
         while not self.is_online and streamer.is_alive() and not streamer.messages.empty():
             time.sleep(POLL_SECONDS)
 

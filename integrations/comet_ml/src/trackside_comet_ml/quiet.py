@@ -30,7 +30,8 @@ UNASKED = {
     "parse_args": "comet.auto_log.cli_arguments",
 }
 
-CONFIG_FILES = ("./.comet.config", "~/.comet.config", ".env")
+# Where Comet looks for its settings, and the name of the API key there.
+CONFIG_FILES = {"./.comet.config": "api_key", "~/.comet.config": "api_key", ".env": "comet_api_key"}
 
 
 def import_quietly() -> Any:
@@ -74,6 +75,10 @@ def knows_api_key() -> bool:
         return comet_ml.get_api_key(None, comet_ml.get_config()) is not None
     if os.environ.get("COMET_API_KEY"):
         return True
-    configured = Path(os.environ.get("COMET_CONFIG") or CONFIG_FILES[0])
-    places = [configured, configured / ".comet.config", *(Path(file).expanduser() for file in CONFIG_FILES)]
-    return any("api_key" in place.read_text("utf-8", "replace").lower() for place in places if place.is_file())
+    named = os.environ.get("COMET_CONFIG", "")
+    places = {**CONFIG_FILES, named: "api_key", os.path.join(named, ".comet.config"): "api_key"}
+    return any(_holds(Path(place).expanduser(), name) for place, name in places.items())
+
+
+def _holds(file: Path, name: str) -> bool:
+    return file.is_file() and name in file.read_text("utf-8", "replace").lower()

@@ -22,6 +22,7 @@ from trackside_comet_ml.experiment import (
 from trackside_comet_ml.plain import encodable, param, text_of, words
 from trackside_comet_ml.quiet import import_quietly, knows_api_key
 
+ENCODABLE = r"\x00-\ud7ff\ue000-\U0010ffff"  # not the surrogates that Python puts for undecodable bytes
 MODES = ("get_or_create", "get", "create")
 
 
@@ -30,7 +31,7 @@ class CometCallback(Reporter):
 
     name = "comet_ml"
     sdk = "comet_ml"
-    limits = Limits(key_length=100, param_value=1000)
+    limits = Limits(key=ENCODABLE, key_length=100, param_value=1000)
     reopenable = True
 
     resume: str = env("COMET_EXPERIMENT_KEY", "auto")
@@ -88,15 +89,15 @@ class CometCallback(Reporter):
     def log_params(self, params: Mapping[str, Any]) -> None:
         with self._experiment.at() as experiment:
             for key, value in params.items():
-                experiment.log_parameter(encodable(key), param(value))
+                experiment.log_parameter(key, param(value))
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:
         with self._experiment.at(step) as experiment:
-            experiment.log_text(encodable(text), metadata={"name": encodable(key), "time": time})
+            experiment.log_text(encodable(text), metadata={"name": key, "time": time})
 
     def log_file(self, name: str, text: str) -> None:
         with self._experiment.at() as experiment:
-            experiment.log_asset_data(encodable(text), name=encodable(name), overwrite=True)
+            experiment.log_asset_data(encodable(text), name=name, overwrite=True)
 
     def log_artifact(self, artifact: Artifact) -> None:
         """Returns when the files are no longer needed."""
@@ -139,7 +140,8 @@ class CometCallback(Reporter):
     def _continue(self, run: Run) -> Experiment | None:
         """The experiment that goes on; None if there is none, which is an error if the user insists on it."""
         key, is_named, is_reopened = run.tracker_id, run.tracker_id == self.resume, self.tracker_id is not None
-        if key is None or (self.mode == "create" and not (is_named or is_reopened)):
+        is_wanted = is_reopened or (run.trial_name is None if is_named else self.mode != "create")
+        if key is None or not is_wanted:
             return None
         mode = self.mode if is_named and not is_reopened else "get" if self._asks_server else "get_or_create"
         try:
@@ -152,6 +154,10 @@ class CometCallback(Reporter):
 
     def _create(self, run: Run) -> Experiment:
         """A new experiment, the same one if the start is tried again."""
+        if self.mode == "get" and run.trial_name is None:
+            raise LookupError(
+                "COMET_MODE=get insists on an experiment that there is; name it with COMET_EXPERIMENT_KEY"
+            )
         if self._new_key is None or self._new_key[0] != run.id:
             self._new_key = run.id, uuid4().hex
         settings = {"name": encodable(self.experiment_name or run.name), "tags": list(redact(self.tags))}
