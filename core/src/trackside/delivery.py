@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,8 +26,30 @@ FAILED = object()
 
 LONGEST_REASON = 240  # characters
 
-# Two threads that import packages with circular imports at once can find them half made.
-_importing = threading.Lock()
+# Two threads that import packages with circular imports at once can find them half made. A child that is forked
+# meanwhile would wait for ever for the rest, so forks wait for imports.
+_importing = threading.RLock()
+_is_held = False
+LONGEST_WAIT_OF_FORKS = 10.0  # seconds
+
+
+def _hold_imports() -> None:
+    global _is_held
+    _is_held = _importing.acquire(timeout=LONGEST_WAIT_OF_FORKS)
+
+
+def _go_on_importing() -> None:
+    if _is_held:
+        _importing.release()
+
+
+def _renew_in_child() -> None:
+    global _importing
+    _importing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_imports, after_in_parent=_go_on_importing, after_in_child=_renew_in_child)
 
 Numbers = dict[str, "int | float"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from trackside_codecarbon.later import later
+from trackside.deadline import later
 
 LOOK_UP_SECONDS = 2.0
 

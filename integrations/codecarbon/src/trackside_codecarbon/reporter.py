@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from trackside import Point, Reporter, Run, Status, env
 from trackside.console import say
-from trackside_codecarbon.later import within
+from trackside.deadline import within
 from trackside_codecarbon.meter import has_factor, keep_quiet, settings_of_user, start_meter, stop_meter
 from trackside_codecarbon.place import Place, anywhere, look_up, place_in, world_average
 from trackside_codecarbon.table import Measurement, in_all, measurements_in, next_id

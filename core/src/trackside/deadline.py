@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 def later(call: Callable[[], Value]) -> Future[Value]:
     """What `call` is going to return or raise."""
     future: Future[Value] = Future()
-    thread = threading.Thread(target=_answer, args=(future, call), name="trackside-codecarbon", daemon=True)
+    thread = threading.Thread(target=_answer, args=(future, call), name="trackside-call", daemon=True)
     try:
         thread.start()
     except RuntimeError:  # no thread starts any more once the interpreter is shutting down
