@@ -142,6 +142,23 @@ def test_each_value_stands_in_the_archive_as_it_was_logged(loop, tmp_path, monke
     } | ({"trackside.git_commit"} & set(archive.others))
 
 
+def test_a_trial_and_the_layers_of_its_model_stand_in_the_archive(loop, tmp_path):
+    class Model:
+        config = None
+
+        def __str__(self):
+            return "Model(\n  (layer): Linear()\n)"
+
+    training = loop(CometCallback(online=False), model=Model())
+    training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
+    training.state.trial_params = {"lr": 0.5}
+    training.fire("on_train_begin")
+    training.fire("on_train_end")
+    ((archive,),) = archives(tmp_path / "out" / "comet").values()
+    assert archive.others.items() >= {"optimizer_id": "trial-0", "optimizer_parameters": '{"lr": 0.5}'}.items()
+    assert [payload["graph"] for payload in archive.payloads("graph")] == [str(Model())]
+
+
 def test_each_value_reaches_the_server_as_it_was_logged(loop, server, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)

@@ -126,8 +126,7 @@ class CometExperiment:
     def log_optimization(
         self, optimization_id=None, metric_name=None, metric_value=None, parameters=None, objective=None
     ):
-        self.stored.others["optimizer_id"] = optimization_id
-        self.stored.others |= {f"optimizer_parameters_{name}": value for name, value in parameters.items()}
+        self.stored.others |= {"optimizer_id": optimization_id, "optimizer_parameters": json.dumps(parameters)}
 
     def flush(self):
         return self.streamer is not None
