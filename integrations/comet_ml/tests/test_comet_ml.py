@@ -16,7 +16,6 @@ from conftest import API_KEY
 from trackside import Configured, StartError
 from trackside.options import options_of
 from trackside_comet_ml import CometCallback
-from trackside_comet_ml.deadline import within
 from trackside_testkit import Reported, ReporterContract
 
 
@@ -566,14 +565,6 @@ def test_a_start_that_takes_too_long_is_given_up_and_leaves_nothing_running(loop
     begin(loop(new()))
     assert sum("no answer within 0.05 seconds" in message for message in caplog.messages) == 1
     assert ended.wait(10)
-
-
-def test_a_deadline_lets_answers_and_errors_through():
-    assert within(10, lambda: 7) == 7
-    with pytest.raises(KeyError):
-        within(10, {}.popitem)
-    with pytest.raises(TimeoutError, match="of its own"):
-        within(10, lambda: (_ for _ in ()).throw(TimeoutError("of its own")))
 
 
 # ---- switches -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from typing import Any
 from weakref import WeakSet
 
 from trackside import Point, Status
+from trackside.deadline import within
 from trackside_comet_ml import plain
-from trackside_comet_ml.deadline import within
 from trackside_comet_ml.quiet import import_quietly, unasked
 
 ENDED = {"failed": "The training has failed.", "killed": "The training was killed."}
