@@ -18,6 +18,7 @@ from trackside_testkit import FakeLoop
 
 CHILDREN = """
 import multiprocessing, os, time
+from pathlib import Path
 from filing import FilingReporter
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
@@ -98,6 +99,34 @@ def test_a_training_in_a_child_with_the_reporters_of_its_parent_is_a_run_of_its_
     assert sorted(filed_losses()) == [(1, 1.0), (1, 10.0), (2, 2.0)]
     assert filed("finish") == ["finished", "finished"]
     assert len({tracker.tracker_id for folder in (parent, child) for tracker in folder.trackers()}) == 4
+
+
+IMPORTS = """
+Path("slow_sdk.py").write_text("import time; time.sleep(2)")
+sys.path.insert(0, "")
+
+class Importing(FilingReporter):
+    def import_sdk(self):
+        import slow_sdk
+
+loop = a_loop("out", Importing())
+loop.fire("on_train_begin")
+if os.fork() == 0:
+    child = a_loop("child", Importing())
+    child.fire("on_train_begin")
+    log(child, 1, 10.0)
+    child.fire("on_train_end")
+    os._exit(0)
+os.wait()
+loop.fire("on_train_end")
+"""
+
+
+def test_a_child_that_is_forked_while_a_package_is_imported_can_report() -> None:
+    done = run(CHILDREN + IMPORTS, TRACKSIDE_START_SECONDS="0.2")
+    assert done.code == 0, done
+    assert "is owed" not in done.errors
+    assert filed_losses() == [(1, 10.0)]
 
 
 def by_pickle(reporter: Any) -> Any:
