@@ -474,10 +474,11 @@ def test_nothing_closes_the_task_but_us_and_nothing_is_printed_or_patched(loop, 
     assert capfd.readouterr().out == ""
 
 
-def test_the_users_own_prints_of_the_sdk_are_printed(loop, new, capfd):
+def test_a_task_that_the_user_opens_later_does_all_that_it_is_used_to(loop, new, capfd):
     import clearml.logger
 
     loop(new()).train()
+    assert clearml.Task._report_subprocess_enabled
     clearml.logger.report_text("mine")
     assert capfd.readouterr().out == "mine\n"
 

@@ -400,6 +400,24 @@ def test_a_task_that_cannot_be_continued_is_followed_by_another(loop, backend, c
         loop(ClearMLCallback(resume=first.tracker_id)).fire("on_train_begin")
 
 
+def test_a_session_that_was_kept_offline_can_be_imported(loop, backend):
+    from clearml import Task
+
+    reporter = ClearMLCallback(offline=True, log_model=True)
+    training = loop(reporter)
+    training.fire("on_train_begin")
+    log(training, 3, loss=0.5, note="half-way")
+    training.save()
+    training.fire("on_train_end")
+    Task.set_offline(False)
+    task_id = Task.import_offline_session(f"{reporter._task.get_offline_mode_folder()}.zip")
+    assert ("train", "loss", 3, 0.5) in backend.scalars(task_id)
+    assert "train/note at step 3: half-way" in backend.console(task_id)
+    assert backend.parameters(task_id, "Transformers")["learning_rate"] == "0.1"
+    assert [artifact["key"] for artifact in backend.tasks[task_id]["execution"]["artifacts"]] == ["checkpoint-3"]
+    assert [path.rpartition("/")[2] for path in backend.files] == ["checkpoint-3.zip"]
+
+
 def test_nothing_that_the_sdk_finds_out_by_itself_is_sent(loop, backend, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--hub_token", "plain-looking-token"])
     reporter = ClearMLCallback()

@@ -11,7 +11,7 @@ from typing import Any
 
 from trackside import Status
 
-RETRIES = {"total": 2, "connect": 2, "read": 2, "redirect": 2, "status": 2, "backoff_factor": 0.5, "backoff_max": 5.0}
+RETRIES = {"total": 2, "connect": 2, "read": 0, "redirect": 2, "status": 2, "backoff_factor": 0.5, "backoff_max": 5.0}
 TIMEOUT = (5.0, 30.0)  # seconds to connect, and to get an answer
 UNREACHABLE = 503
 HIGHEST_FINAL_CODE = 500  # what is above, the SDK asks again for ever

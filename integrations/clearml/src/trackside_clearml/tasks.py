@@ -41,7 +41,9 @@ def task_of_agent() -> Any:
     from clearml import Task
 
     with _lock, _alone():
-        return Task.init(**OFF)
+        task = Task.init(**OFF)
+        task._report_subprocess_enabled = False
+    return task
 
 
 def open_task(run_id: str, continued: str | None, folder: str, options: Mapping[str, Any]) -> Any:
@@ -70,7 +72,7 @@ def open_task(run_id: str, continued: str | None, folder: str, options: Mapping[
                     )
             finally:  # also if that fails half-way, for the next try to go on with
                 if (made := Task.current_task()) is not None:
-                    made.reports_run = run_id
+                    made.reports_run, made._report_subprocess_enabled = run_id, False
                     _unhook(made)
     return task
 
@@ -127,7 +129,7 @@ def _alone() -> Iterator[None]:
 
     leave, modules = sys.exit, [import_module(name) for name in ("clearml.logger", "clearml.task")]
     notes, SessionCache.SESSION_CACHE_FOLDER = SessionCache.SESSION_CACHE_FOLDER, os.devnull
-    Task._report_subprocess_enabled = False
+    forks, Task._report_subprocess_enabled = Task._report_subprocess_enabled, False
     for module in modules:
         vars(module)["print"] = lambda *args, **kwargs: None
     try:
@@ -136,6 +138,7 @@ def _alone() -> Iterator[None]:
         for module in modules:
             del vars(module)["print"]
         SessionCache.SESSION_CACHE_FOLDER, sys.exit = notes, leave
+        Task._report_subprocess_enabled = forks
 
 
 def _unhook(task: Any) -> None:
