@@ -225,6 +225,7 @@ def test_hooks_are_put_on_a_model_and_taken_off(loop, tmp_path):
     model = torch.nn.Linear(2, 1)
     reporter = WandbCallback(mode="offline", watch="all")
     training = loop(reporter, model=model)
+    training.state.logging_steps = 10
     training.fire("on_train_begin")
     for _ in range(100):
         model(torch.ones(3, 2)).sum().backward()

@@ -59,7 +59,7 @@ class WandbCallback(Reporter):
 
     @property
     def takes_artifacts(self) -> bool:
-        return self.log_model != "false"
+        return self.log_model != "false" and self.mode != "disabled" and not self.disabled
 
     def configured(self) -> Configured:
         mode = "disabled" if self.disabled else self.mode or setting("mode")
