@@ -46,6 +46,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if option.variable:
             monkeypatch.delenv(option.variable, raising=False)
     monkeypatch.delenv("AZUREML_RUN_ID", raising=False)
+    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # what is told is looked at as soon as it was told
 
 
 @pytest.fixture

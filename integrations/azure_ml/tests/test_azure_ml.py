@@ -200,13 +200,29 @@ def test_a_start_that_is_tried_again_finds_the_child_run_that_it_has_made(loop, 
     assert [child.id for child in service.children] == [reporter.tracker_id]
 
 
-def test_nothing_of_the_sdk_runs_on_for_a_child_run_that_is_closed(loop, new):
+def test_what_a_user_has_logged_to_a_child_run_is_sent_before_it_ends_and_nothing_runs_on(loop, new, service):
     reporter = new(child_runs=True)
     begin(loop(reporter))
-    daemon = reporter.run._client.metrics._task_queue_v2_internal._daemon
-    assert daemon.is_running
+    run = reporter.run
+    run.log("mine", 1.5, step=2)
     reporter.close()
-    assert not daemon.is_running
+    client = run._client.metrics
+    assert points(service.children[0], "mine") == [(2, 1.5)]
+    assert not client._task_queue_internal.is_looking
+    assert not client._task_queue_v2_internal.is_looking
+
+
+def test_a_child_run_ends_also_where_the_program_does_and_starts_no_threads(loop, new, service, monkeypatch):
+    def refuse(*arguments):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    reporter = new(child_runs=True)
+    begin(loop(reporter))
+    reporter.run.log("mine", 1.5, step=2)
+    monkeypatch.setattr(reporter.run, "flush", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    reporter.close("failed")
+    assert service.children[0].status == "Failed"
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------

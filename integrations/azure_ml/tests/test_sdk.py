@@ -25,6 +25,7 @@ from conftest import fake_sdk
 from reading import reported
 
 from trackside_azure_ml import AzureMLCallback
+from trackside_azure_ml.runs import end
 from trackside_testkit import Reported, ReporterContract
 
 pytestmark = [pytest.mark.sdk, pytest.mark.filterwarnings("default")]
@@ -182,6 +183,7 @@ def test_what_a_user_logs_himself_lands_in_the_same_run(loop, service):
     assert Run.get_context() is reporter.run
     reporter.run.log("mine", 1.5, step=2)
     reporter.run.flush(timeout_seconds=10)
+    end(reporter.run, "finished")  # which ends threads of the SDK
     assert ("mine", 2, 1.5) in service.job.numbers
 
 
@@ -286,21 +288,26 @@ def test_a_program_that_ends_in_mid_run_leaves_a_child_run_that_says_so(service,
 # ---- the fake -------------------------------------------------------------------------------------------------------
 
 
-def test_the_fake_takes_what_the_real_one_takes():
-    real = signatures()
+def test_the_fake_takes_what_the_real_one_takes(service):
+    from azureml.core.run import Run
+
+    real = signatures(Run.get_context())
     with fake_sdk(Service()):
-        fake = signatures()
+        from azureml.core.run import Run
+
+        fake = signatures(Run.get_context())
     assert fake == real
 
 
-def signatures() -> dict[str, list[tuple[str, Any]]]:
+def signatures(job: Any) -> dict[str, list[tuple[str, Any]]]:
     """Names and defaults of the arguments of all that the reporter calls."""
     run, models = map(importlib.import_module, ("azureml.core.run", "azureml._restclient.models"))
-    common = ("upload_file", "upload_files")
-    methods = ("__init__", "get_context", "child_run", "get_status", "get_portal_url", "tag", *common)
-    found = {f"Run.{name}": getattr(run.Run, name) for name in (*methods, "complete", "fail", "cancel")}
-    found |= {f"_SubmittedRun.{name}": getattr(run._SubmittedRun, name) for name in ("complete", "fail", "cancel")}
-    found |= {f"_OfflineRun.{name}": getattr(run._OfflineRun, name) for name in ("log", "log_table")}
+    methods = ["__init__", "get_context", "child_run", "get_status", "get_portal_url", "tag", "flush"]
+    methods += ["upload_file", "upload_files"]
+    found = {f"Run.{name}": getattr(run.Run, name) for name in methods}
+    found |= {f"_OfflineRun.{name}": getattr(run._OfflineRun, name) for name in ("log", "log_table", *methods[-2:])}
+    found |= {name: getattr(job._client, name) for name in ("set_completed_status", "set_failed_status")}
+    found |= {"post_event_canceled": job._client.run.post_event_canceled}
     parts = ("MetricProperties", "MetricV2Value", "MetricV2Dto", "BatchMetricV2Dto")
     found |= {name: getattr(models, name) for name in parts}
     return {name: arguments_of(function) for name, function in found.items()}

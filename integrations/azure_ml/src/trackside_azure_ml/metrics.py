@@ -11,6 +11,8 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
+from trackside_azure_ml.runs import is_offline
+
 _TYPES = {float: "double", int: "int", str: "string"}
 
 
@@ -24,11 +26,6 @@ class Metric(NamedTuple):
     value: float | Row
     step: int
     time: float
-
-
-def is_offline(run: Any) -> bool:
-    """Whether a run is what the SDK makes where no job runs: it prints and keeps nothing."""
-    return not hasattr(run, "experiment")
 
 
 def encodable(value: Any) -> str:
@@ -55,14 +52,6 @@ def send(run: Any, metrics: Sequence[Metric]) -> list[tuple[str, str]]:
     return [
         (refused.metric.name, refused.error_response.error.message) for refused in getattr(answer, "errors", None) or ()
     ]
-
-
-def stop_sending(run: Any) -> None:
-    """End the threads of the SDK that look each second, for ever, what there is to send of a run that is closed."""
-    client = run._client.metrics
-    for queue in (client._task_queue_internal, client._task_queue_v2_internal):
-        if queue is not None:
-            queue._daemon.stop()
 
 
 def _as_sent(run_id: str, metrics: Sequence[Metric]) -> Any:

@@ -10,13 +10,13 @@ from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import KeyStyle
-from trackside_azure_ml.metrics import Metric, Row, encodable, is_offline, send, stop_sending
+from trackside_azure_ml.metrics import Metric, Row, encodable, send
+from trackside_azure_ml.runs import HAS_ENDED, end, is_offline
 from trackside_azure_ml.service import ServiceError, ask, under_a_free_name
 
 START_SECONDS = 30
 CALL_SECONDS = 60
 LONGEST = 255  # characters of a metric's name, and of a cell of a table
-HAS_ENDED = ("Completed", "Failed", "Canceled")
 
 
 class AzureMLCallback(Reporter):
@@ -103,11 +103,7 @@ class AzureMLCallback(Reporter):
     def finish(self, status: Status) -> None:
         if status == "pruned":
             ask(CALL_SECONDS, lambda: self.run.tag("trackside.status", status))
-        ends = {"finished": self.run.complete, "failed": self.run.fail}
-        try:
-            ask(CALL_SECONDS, ends.get(status, self.run.cancel))
-        finally:
-            stop_sending(self.run)
+        ask(CALL_SECONDS, lambda: end(self.run, status))
 
     def where(self) -> str | None:
         return self._portal

@@ -3,9 +3,10 @@
 import json
 import os
 import sys
+from datetime import datetime, timezone
 from types import SimpleNamespace
 
-from azureml._restclient.models import read_errors
+from azureml._restclient.models import BatchMetricV2Dto, MetricProperties, MetricV2Dto, MetricV2Value, read_errors
 
 SERVICE = None  # of the test
 
@@ -26,19 +27,22 @@ def ask_service(method, path, content=None):
     return answer
 
 
-class Daemon:
-    is_running = True
+class Queue:
+    """Holds what `Run.log` was told, until a thread sends it, which looks for more each second."""
+
+    def __init__(self):
+        self.items = []
+        self.is_looking = True
+        self._daemon = self
 
     def stop(self):
-        assert self.is_running
-        self.is_running = False
+        self.is_looking = False
 
 
 class MetricsClient:
     def __init__(self, run_id):
         self._run_id = run_id
-        self._task_queue_internal = None
-        self._task_queue_v2_internal = SimpleNamespace(_daemon=Daemon())
+        self._task_queue_internal = self._task_queue_v2_internal = None
         self._client = SimpleNamespace(metric=SimpleNamespace(post_run_metrics=self._post))
 
     def _execute_with_workspace_run_arguments(self, func, *args, **kwargs):
@@ -52,24 +56,50 @@ class MetricsClient:
         return SimpleNamespace(errors=read_errors(answer)) if answer["errors"] else None
 
 
+class RunClient:
+    def __init__(self, run_id):
+        self._run_id = run_id
+
+    def post_event_canceled(self, caller=None, custom_headers=None, is_async=False):
+        self.post("Canceled")
+
+    def post(self, event):
+        ask_service("POST", f"/runs/{self._run_id}/events", {"name": f"Microsoft.MachineLearning.Run.{event}"})
+
+
+class RunHistoryFacade:
+    def __init__(self, run_id):
+        self.run = RunClient(run_id)
+        self.metrics = MetricsClient(run_id)
+
+    def set_completed_status(self, _set_status):
+        if _set_status:
+            self.run.post("Completed")
+
+    def set_failed_status(self, _set_status, error_details=None, error_code=None):
+        self.run.post("Error")
+        if _set_status:
+            self.run.post("Failed")
+
+
 class Run:
     def __init__(self, experiment, run_id, outputs=None, **kwargs):
         self.experiment = experiment
         self.id = ask_service("GET", f"/runs/{run_id}")["runId"]
-        self._client = SimpleNamespace(metrics=MetricsClient(run_id))
+        self._client = RunHistoryFacade(self.id)
 
     @classmethod
     def get_context(cls, allow_offline=True, used_for_context_manager=False, **kwargs):
         if "AZUREML_RUN_ID" not in os.environ:
             return _OfflineRun()
-        return _SubmittedRun("experiment", os.environ["AZUREML_RUN_ID"])
+        return Run("experiment", os.environ["AZUREML_RUN_ID"])
 
     def child_run(self, name=None, run_id=None, outputs=None):
         ask_service(
             "PATCH", f"/runs/{run_id}", {"parentRunId": self.id, "name": f"train>{name}", "status": "NotStarted"}
         )
         child = Run(self.experiment, run_id)
-        child._end("Start")
+        child._client.run.post("Start")
         return child
 
     def get_status(self):
@@ -81,14 +111,19 @@ class Run:
     def tag(self, key, value=None):
         ask_service("PATCH", f"/runs/{self.id}", {"tags": {key: value}})
 
-    def complete(self, _set_status=True):
-        self._end("Completed")
+    def log(self, name, value, description="", step=None):
+        client = self._client.metrics
+        client._task_queue_v2_internal = client._task_queue_v2_internal or Queue()
+        client._task_queue_v2_internal.items.append((name, value, step))
 
-    def fail(self, error_details=None, error_code=None, _set_status=True):
-        self._end("Failed")
-
-    def cancel(self):
-        self._end("Canceled")
+    def flush(self, timeout_seconds=300):
+        client = self._client.metrics
+        client._task_queue_internal = client._task_queue_internal or Queue()
+        for name, value, step in client._task_queue_v2_internal.items:
+            properties = MetricProperties("azureml.v1.scalar")
+            row = MetricV2Value(f"of the user {step}", datetime.now(timezone.utc), step, {name: value})
+            metric = MetricV2Dto(name=name, columns={name: "double"}, value=[row], properties=properties)
+            client._execute_with_workspace_run_arguments(client._post, BatchMetricV2Dto([metric], True))
 
     def upload_file(self, name, path_or_stream, datastore_name=None):
         if isinstance(path_or_stream, str):
@@ -111,22 +146,6 @@ class Run:
         for name, content in zip(names, contents, strict=True):
             SERVICE.store(answer["artifactContentInformation"][name]["contentUri"], content)
         return names
-
-    def _end(self, event):
-        ask_service("POST", f"/runs/{self.id}/events", {"name": f"Microsoft.MachineLearning.Run.{event}"})
-
-
-class _SubmittedRun(Run):
-    """The run of a job, which the job ends."""
-
-    def complete(self):
-        pass
-
-    def fail(self, error_details=None, error_code=None):
-        pass
-
-    def cancel(self):
-        pass
 
 
 class _OfflineRun:
