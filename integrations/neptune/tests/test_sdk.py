@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from conftest import fake_sdk
+from loopback import PROJECT, Api, Server
 
 from trackside import Run, StartError
 from trackside_neptune import NeptuneCallback, reporter
@@ -101,6 +102,22 @@ def only_stored(folder: Path) -> Stored:
     return stored
 
 
+# ---- the server ----
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """A server of Neptune's API on loopback, without TLS."""
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+    server = Server()
+    yield server.api
+    server.close()
+
+
+def online(api: Api, **options: Any) -> NeptuneCallback:
+    return NeptuneCallback(api_token=api.token, project=PROJECT, capture_hardware_metrics=False, **options)
+
+
 # ---- the contract ---------------------------------------------------------------------------------------------------
 
 
@@ -111,22 +128,49 @@ class TestNeptuneOffline(ReporterContract):
         return NeptuneCallback(mode="offline", log_checkpoints="same", capture_hardware_metrics=False, **options)
 
     def read(self) -> list[Reported]:
-        return [reported(stored) for stored in stored_in(self.folder / "out")]
+        return [reported(self.with_names(stored)) for stored in stored_in(self.folder / "out")]
+
+    @staticmethod
+    def with_names(stored: Stored) -> dict[str, Any]:
+        """The fields, with the names of the files in a checkpoint instead of where it is kept."""
+        names = {
+            path: {file.name for folder in value for file in Path(folder).iterdir()}
+            for path, value in stored.fields.items()
+            if path.startswith("finetuning/checkpoints/")
+        }
+        return {**stored.fields, **names}
 
 
-def reported(stored: Stored) -> Reported:
-    """A run as it lies there; a step that lies a little behind another one is the same."""
+class TestNeptuneOnline(ReporterContract):
+    reporter_class = NeptuneCallback
+
+    @pytest.fixture(autouse=True)
+    def _api(self, api: Api) -> None:
+        self.api = api
+
+    def make_reporter(self, **options: Any) -> NeptuneCallback:
+        return online(self.api, log_checkpoints="same", **options)
+
+    def read(self) -> list[Reported]:
+        assert [refusal for run in self.api.runs for refusal in run.refused] == []
+        return [reported({**run.values, **run.files}) for run in self.api.runs]
+
+
+def reported(fields: dict[str, Any]) -> Reported:
+    """A run of these fields; a step that lies a little behind another one is the same."""
     points, texts, summary, params = [], [], {}, {}
     artifacts: dict[str, set[str]] = {}
-    for path, value in stored.below("finetuning").items():
+    for path, value in fields.items():
+        base, _, path = path.partition("/")
         group, _, name = path.partition("/")
+        if base != "finetuning":
+            continue
         if group in ("trainer_parameters", "model_parameters"):
             params[name] = value
         elif group == "texts":
             texts += [(name, int(step), text) for step, text, _ in value]
         elif group == "checkpoints":
-            (folder,) = value
-            artifacts[name] = {file.name for file in Path(folder).iterdir()}
+            artifacts[name] = value
         elif group == "files":
             artifacts.setdefault(group, set()).add(name)
         elif group not in ("trackside", "non_finite"):
@@ -140,7 +184,7 @@ def reported(stored: Stored) -> Reported:
         texts=Reported.by_key(texts),
         summary=summary,
         artifacts=artifacts,
-        status=stored.fields["finetuning/trackside/status"],
+        status=fields["finetuning/trackside/status"],
     )
 
 
@@ -307,6 +351,73 @@ def test_a_program_that_ends_in_mid_run_leaves_a_run_that_says_so(tmp_path, deli
     assert stored.fields["sys/failed"] == (status == "failed")
     assert [row[:2] for row in stored.fields["finetuning/train/loss"]] == [(0, 0.5)]
     assert not (tmp_path / ".neptune").exists()
+
+
+# ---- online ----
+
+
+@pytest.fixture
+def far_from_utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_a_training_that_goes_on_replaces_what_came_after_its_checkpoint(loop, api, tmp_path, monkeypatch):
+    with pytest.raises(RuntimeError):
+        loop(online(api), num_train_epochs=2, learning_rate=0.5).train(fail_at=7)
+    (run,) = api.runs
+    before = run.values["finetuning/train/loss"]
+    assert [row[:2] for row in before] == [(step, 1 / (step + 1)) for step in range(1, 7)]
+    assert (run.values["sys/failed"], run.values["finetuning/trackside/status"]) == (True, "failed")
+    second = online(api)
+    training = loop(second, num_train_epochs=2, learning_rate=0.25)
+    monkeypatch.setattr(training, "loss", lambda step: 10.0 * step)
+    training.train(resume_from=tmp_path / "out" / "checkpoint-4")
+    second.close()
+    assert api.runs == [run]
+    after = run.values["finetuning/train/loss"]
+    assert after[:4] == before[:4]
+    assert [row[:2] for row in after[4:]] == [(step, 10.0 * step) for step in (5, 6, 7, 8)]
+    assert (run.values["sys/failed"], run.values["finetuning/trackside/status"]) == (False, "finished")
+    ((_, change, _),) = run.values["finetuning/trackside/changed_params"]
+    assert change == "learning_rate: 0.5 -> 0.25"
+    assert run.refused == []
+
+
+def test_an_online_run_leaves_nothing_behind(loop, api, tmp_path):
+    reporter = online(api, log_checkpoints="last")
+    loop(reporter, run_name="x" * 20_000).train()
+    reporter.close()
+    (run,) = api.runs
+    assert run.files["finetuning/checkpoints/last"] == {"model.bin", "trainer_state.json"}
+    assert run.files["finetuning/files/params/run_name"] == {"x" * 20_000}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint-4"]
+
+
+def test_a_run_that_is_not_there_is_refused_in_a_sentence(loop, api):
+    with pytest.raises(StartError, match="No existing Run was found at team/digits/DIG-7"):
+        loop(online(api, resume="DIG-7")).train()
+
+
+def test_a_server_that_fails_in_the_middle_costs_nothing(loop, api, monkeypatch):
+    monkeypatch.setattr(reporter, "FLUSH_SECONDS", 0.5)
+    neptune = online(api)
+    training = loop(neptune)
+    training.fire("on_train_begin")
+    log(training, 1, loss=0.5)
+    api.fails.set()
+    log(training, 2, loss=0.25)
+    assert neptune.flush() is NotImplemented
+    api.fails.clear()
+    monkeypatch.setattr(reporter, "FLUSH_SECONDS", 60)
+    assert neptune.flush() is None
+    training.fire("on_train_end")
+    neptune.close()
+    assert [row[:2] for row in api.runs[0].values["finetuning/train/loss"]] == [(1, 0.5), (2, 0.25)]
 
 
 # ---- servers --------------------------------------------------------------------------------------------------------

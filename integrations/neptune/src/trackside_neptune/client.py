@@ -40,7 +40,7 @@ def init_run(data_directory: str, **arguments: Any) -> Any:
     """
     import neptune
 
-    with _data_directory(data_directory), _in_a_sentence():
+    with _data_directory(data_directory), in_a_sentence():
         run = neptune.init_run(**arguments)
     # Before ours is asked, it would stop the run without its status, and wait for a server as long as it takes.
     atexit.unregister(run._shutdown_hook)
@@ -105,7 +105,8 @@ def _names(error: BaseException) -> set[str]:
 
 
 @contextmanager
-def _in_a_sentence() -> Iterator[None]:
+def in_a_sentence() -> Iterator[None]:
+    """Neptune's exceptions as others that say the same, in one line."""
     try:
         yield
     except Exception as error:

@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, NOT
 logger = logging.getLogger(__name__)
 
 OFFLINE = "offline/"
+OUR_FOLDER = "_neptune"  # the underscore keeps it out of a push to the Hub
 STOP_SECONDS = 10.0
 LIVE_SECONDS = 300
 
@@ -78,8 +80,8 @@ class Opener:
 
     @classmethod
     def of(cls, run: Run, data_directory: str | None, namespace: str, arguments: Mapping[str, Any]) -> Opener:
-        # The underscore keeps it out of a push to the Hub; `neptune sync` looks for a folder of this name.
-        directory = data_directory or os.path.join(run.output_dir, "_neptune", ".neptune")
+        # `neptune sync` looks for a folder of this name.
+        directory = data_directory or os.path.join(run.output_dir, OUR_FOLDER, ".neptune")
         # What a machine does while a run is replayed is not what it did during the training.
         is_live = time.time() - run.time < LIVE_SECONDS
         measures = {} if is_live else {"capture_hardware_metrics": False}
@@ -114,6 +116,14 @@ class Opener:
     def new(self, name: str, custom_run_id: str) -> Opened:
         """A new run, or the one that an interrupted try has made under the same id of ours."""
         return self._open(name=cut(encodable(name), LONGEST_TEXT_OF_A_SERIES), custom_run_id=custom_run_id)
+
+    def tidy(self) -> None:
+        """Remove the folders that are empty now, up to the one that is ours."""
+        inner = [os.path.join(self.directory, name) for name in ("files", "async")]
+        ours = [folder for folder in [os.path.dirname(self.directory)] if os.path.basename(folder) == OUR_FOLDER]
+        for folder in (*inner, self.directory, *ours):
+            with suppress(OSError):  # there is something in it
+                os.rmdir(folder)
 
     def _open(self, **arguments: Any) -> Opened:
         return Opened.of(init_run(self.directory, **self.arguments, **arguments), self.namespace)

@@ -11,7 +11,7 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import cut
 from trackside.records import argument
 from trackside.reporter import Configured
-from trackside_neptune.client import Patience, import_quietly, is_trouble
+from trackside_neptune.client import Patience, import_quietly, in_a_sentence, is_trouble
 from trackside_neptune.fields import (
     LONGEST_TEXT,
     LONGEST_TEXT_OF_A_SERIES,
@@ -118,7 +118,7 @@ class NeptuneCallback(Reporter):
             self._opening, self._waiting = Patience(), Patience()
         self._about = run
         given = {key: getattr(self, key) for key in ("mode", "api_token", "project", "monitoring_namespace")}
-        opener = Opener.of(run, self.data_directory, self.base_namespace, {**given, **self.init_run})
+        opener = self._opener = Opener.of(run, self.data_directory, self.base_namespace, {**given, **self.init_run})
         opened = self._opened = self._opening(
             lambda: self._users_run(run) or self._open_run(run, opener), START_SECONDS
         )
@@ -201,6 +201,7 @@ class NeptuneCallback(Reporter):
         if not self._is_confirmed(FINISH_SECONDS):
             raise TimeoutError(f"Neptune has not confirmed within {FINISH_SECONDS:g} seconds what it was sent")
         self.run.stop(seconds=STOP_SECONDS)
+        self._opener.tidy()
 
     def _is_confirmed(self, seconds: float) -> bool:
         """Whether all is confirmed that was sent until now, and what was kept for it is not needed any more."""
@@ -209,9 +210,10 @@ class NeptuneCallback(Reporter):
             return True
         kept = self._shelf.kept()
         try:
-            if self._waiting.is_waiting:  # for what was sent until then
+            with in_a_sentence():
+                if self._waiting.is_waiting:  # for what was sent until then
+                    self._waiting(self.run.wait, seconds)
                 self._waiting(self.run.wait, seconds)
-            self._waiting(self.run.wait, seconds)
         except TimeoutError:
             return False
         self._shelf.remove(kept)
