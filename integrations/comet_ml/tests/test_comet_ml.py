@@ -15,6 +15,7 @@ from conftest import API_KEY
 
 from trackside import Configured, StartError
 from trackside.options import options_of
+from trackside.records import Artifact
 from trackside_comet_ml import CometCallback
 from trackside_testkit import Reported, ReporterContract
 
@@ -156,6 +157,22 @@ def test_a_file_that_cannot_be_logged_is_one_warning(loop, new, monkeypatch, cap
     training.train()
     assert training.state.global_step == 4
     assert sum("log_artifact failed (OSError: the disk is gone)" in message for message in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("trouble", ["refused", "gone"])
+def test_a_file_is_sent_again_if_the_server_was_away_and_not_if_it_has_refused_it(loop, new, monkeypatch, trouble):
+    from comet_ml.experiment import Streamer
+
+    reporter = new(log_assets=True)
+    training = loop(reporter)
+    begin(training)
+    monkeypatch.setattr(Streamer, "has_upload_failed", lambda self: True)
+    server().is_reachable = trouble != "gone"
+    training.save()
+    with pytest.raises((RuntimeError, ConnectionError)) as raised:
+        reporter.log_artifact(Artifact("out/checkpoint-0", "checkpoint-0"))
+    assert reporter.is_passing(raised.value) == (trouble == "gone")
+    server().is_reachable = True
 
 
 def test_the_layers_of_the_model_are_its_graph_unless_that_is_switched_off(loop, new, monkeypatch):

@@ -74,17 +74,21 @@ class Experiment:
         """Wait until the files that were logged are uploaded, or, before what was logged after them, copied.
 
         Raises:
-            ConnectionError: they were not.
+            ConnectionError: the server cannot be reached.
+            RuntimeError: it has refused one.
         """
         streamer = self.sdk.streamer
         if self.sdk.disabled:
             return
-        if self.is_online:
-            is_sent = within(UPLOAD_SECONDS, self.sdk.flush)
-            if not is_sent or streamer.has_upload_failed() or not self._is_connected():
-                raise ConnectionError("Comet has not got all files")
-        while not self.is_online and streamer.is_alive() and not streamer.messages.empty():
-            time.sleep(POLL_SECONDS)
+        if not self.is_online:
+            while streamer.is_alive() and not streamer.messages.empty():
+                time.sleep(POLL_SECONDS)
+            return
+        is_sent = within(UPLOAD_SECONDS, self.sdk.flush)
+        if not (is_sent and self._is_connected()):
+            raise ConnectionError("Comet has not got all files")
+        if streamer.has_upload_failed():
+            raise RuntimeError("Comet has refused a file")
 
     def is_safe(self) -> bool:
         """Whether all that was logged is at the server. An archive is none before the experiment has ended."""

@@ -103,7 +103,7 @@ class CometCallback(Reporter):
         """Returns when the files are no longer needed."""
         with self._experiment.at(artifact.step) as experiment:
             for path, name in artifact.files():
-                experiment.log_asset(path, file_name=encodable(f"{artifact.name}/{name}"))
+                experiment.log_asset(path, file_name=encodable(f"{artifact.name}/{name}"), overwrite=True)
             experiment.log_other("trackside.artifact", artifact.name)
         self._experiment.wait_for_files()
 
