@@ -103,7 +103,7 @@ def _tracker_named(target: str) -> tuple[str, dict[str, Any]]:
     """The name and the options in `NAME=KEY=VALUE,...`, if there is such a tracker that takes them."""
     name, _, given = target.partition("=")
     options = dict(map(_option, filter(None, given.split(","))))
-    if len(resolve({name: options})) != 1:
+    if [reporter.name for reporter in resolve({name: options})] != [name.replace("-", "_")]:
         raise ValueError(f"{name!r} is not one tracker; type the name of one.")
     return name, options
 
