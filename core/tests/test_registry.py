@@ -27,6 +27,13 @@ class Keyless(Pen):
         return Configured(False, "set KEYLESS_API_KEY")
 
 
+class OnRequest(Pen):
+    name = "on_request"
+
+    def configured(self):
+        return Configured(self.required, "nobody has named it")
+
+
 class Absent(Pen):
     name = "absent"
     sdk = "a_module_that_is_not_there"
@@ -141,6 +148,13 @@ def test_all_is_each_that_is_configured_and_never_an_error(install, caplog):
         assert "set KEYLESS_API_KEY" in caplog.text
         assert "'broken' is installed but broken" in caplog.text
         assert caplog.text.count("absent is installed but left out: its package 'a_module_that_is_not_there'") == 1
+
+
+def test_one_may_be_there_for_those_only_who_name_it(install, caplog):
+    install(OnRequest)
+    assert names(resolve("all")) == ["pen", "red_ink"]
+    assert "on_request is installed but left out: nobody has named it" in caplog.text
+    assert names(resolve("on_request")) == ["on_request"]
 
 
 def test_one_that_cannot_even_be_asked_is_left_out_of_all(install, caplog):

@@ -115,11 +115,11 @@ def _all() -> list[Reporter]:
     for name, point in installed().items():
         try:
             reporter = _load(point)()
+            reporter.required = False
             answer = _readiness(reporter)
         except Exception as error:  # whatever is wrong with one that nobody named
             logger.warning("%s is left out: %s", name, error)
             continue
-        reporter.required = False
         if answer:
             reporters.append(reporter)
         else:
