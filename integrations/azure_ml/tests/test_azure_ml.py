@@ -344,13 +344,16 @@ def test_where_no_job_runs_the_sdk_prints_what_it_is_told_and_one_warning_says_s
     assert not [message for message in caplog.messages if "failed" in message]
 
 
-def test_where_no_job_runs_one_that_nobody_named_is_left_out(loop, new, monkeypatch, capsys, caplog):
-    monkeypatch.delenv("AZUREML_RUN_ID")
+@pytest.mark.parametrize(
+    ("job", "is_named", "is_chosen"), [(True, False, True), (False, False, False), (False, True, True)]
+)
+def test_where_no_job_runs_it_is_for_those_who_name_it(new, service, monkeypatch, job, is_named, is_chosen):
+    if not job:
+        monkeypatch.delenv("AZUREML_RUN_ID")
     reporter = new()
-    reporter.required = False
-    loop(reporter).train()
-    assert "Attempted" not in capsys.readouterr().out
-    assert sum("azure_ml cannot start" in message and "left out" in message for message in caplog.messages) == 1
+    reporter.required = is_named
+    assert reporter.configured().ok == is_chosen
+    assert is_chosen or reporter.configured().why == "no job of Azure ML runs here"
 
 
 # ---- trouble --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -10,6 +11,7 @@ from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import KeyStyle
+from trackside.reporter import Configured
 from trackside_azure_ml.metrics import Metric, Row, encodable, send
 from trackside_azure_ml.runs import HAS_ENDED, end, is_offline
 from trackside_azure_ml.service import ServiceError, ask, under_a_free_name
@@ -29,7 +31,7 @@ class AzureMLCallback(Reporter):
     name = "azure_ml"
     sdk = "azureml.core"
     limits = Limits(
-        key_length=255, key_is_path=True, param_value=255, params_per_call=250, points_per_call=50, text=255
+        key_length=LONGEST, key_is_path=True, param_value=LONGEST, params_per_call=250, points_per_call=50, text=LONGEST
     )
     handles = ("azureml_run",)
 
@@ -49,6 +51,12 @@ class AzureMLCallback(Reporter):
     @property
     def takes_artifacts(self) -> bool:
         return self.log_artifacts
+
+    def configured(self) -> Configured:
+        """Where no job runs there is the offline context, for those who ask for it."""
+        if self.required or self.azureml_run is not None or "AZUREML_RUN_ID" in os.environ:
+            return Configured()
+        return Configured(False, "no job of Azure ML runs here")
 
     def start(self, run: Run) -> str | None:
         self._about = run
@@ -125,8 +133,6 @@ class AzureMLCallback(Reporter):
 
         job = AzureRun.get_context() if self.azureml_run is None else self.azureml_run
         if is_offline(job):
-            if not self.required:
-                raise ServiceError("no job of Azure ML runs here")
             return job, True
         if self.resume not in ("auto", "new"):
             return AzureRun(job.experiment, self.resume), True
