@@ -346,6 +346,18 @@ def test_old_models_go_with_their_checkpoints(loop, backend):
     assert [name.rpartition("/")[2] for name in backend.files] == ["checkpoint-12.zip", "checkpoint-16.zip"]
 
 
+def test_models_of_several_runs_stay_apart_in_a_task_of_the_users(loop, backend):
+    from clearml import Task
+
+    mine = Task.init("mine", "task", auto_connect_frameworks={"detect_repository": False}, reuse_last_task_id=False)
+    for _ in range(2):
+        loop(ClearMLCallback(log_model=True)).train()
+    assert backend.names_of_models(mine.id) == ["checkpoint-4", "checkpoint-4_2"]
+    assert [path.rpartition("/")[2] for path in backend.files] == ["checkpoint-4.zip", "checkpoint-4_2.zip"]
+    assert all(model["uri"].startswith("http") for model in backend.models.values())
+    assert backend.tasks[mine.id]["status"] == "in_progress"
+
+
 def test_a_server_that_is_not_there_is_given_up_in_seconds(loop, backend, caplog, monkeypatch):
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         monkeypatch.setenv("CLEARML_API_HOST", f"http://127.0.0.1:{free.getsockname()[1]}")

@@ -21,22 +21,24 @@ CHECKPOINT = r"checkpoint-(\d+)"
 class Models:
     """The models of one run of a task: a package for each checkpoint."""
 
-    def __init__(self, server: Server, task: Any, suffix: str) -> None:
+    def __init__(self, server: Server, task: Any, suffix: str, destination: str | bool) -> None:
         self._server, self._task, self._suffix = server, task, suffix
+        self._destination = destination
 
     def add(self, artifact: Artifact) -> None:
         """Upload a model, in the place of one of the same name. Offline it is an artifact: the SDK has no other way."""
         from clearml import OutputModel
 
         name = artifact.name + self._suffix
-        with _packed(artifact) as package:
+        with _packed(artifact, name) as package:
             if self._task.is_offline():
                 upload(self._task, name, package)
                 return
             before = [model.id for model in self._server.models_of(self._task.id) if model.name == name]
             OutputModel(task=self._task, name=name).update_weights(
                 str(package),
-                target_filename=package.name,
+                upload_uri=None if self._task.output_uri else self._address(),
+                target_filename=name + package.suffix,
                 auto_delete_file=False,
                 iteration=artifact.step,
                 update_comment=False,
@@ -45,6 +47,11 @@ class Models:
             )
         for model_id in before:
             _remove(model_id, with_file=False)  # the new one has taken the place of its file
+
+    def _address(self) -> str:
+        """Where models go of a task that does not say so, of which the SDK would note the path on this machine."""
+        is_address = isinstance(self._destination, str)
+        return str(self._destination if is_address else self._task.session.get_files_server_host())
 
     def rotate(self, limit: int, best: int | None) -> None:
         """Remove the oldest checkpoints until there are `limit`, but neither the newest nor the best one."""
@@ -84,14 +91,14 @@ def _remove(model_id: str, with_file: bool = True) -> None:
 
 
 @contextmanager
-def _packed(artifact: Artifact) -> Iterator[Path]:
+def _packed(artifact: Artifact, name: str) -> Iterator[Path]:
     """A folder as one file, uncompressed; a file as it is."""
     if os.path.isfile(artifact.path):
         yield Path(artifact.path)
         return
     with TemporaryDirectory() as folder:
-        package = Path(folder, f"{artifact.name}.zip")
+        package = Path(folder, f"{name}.zip")
         with ZipFile(package, "w") as archive:
-            for path, name in artifact.files():
-                archive.write(path, name)
+            for path, inside in artifact.files():
+                archive.write(path, inside)
         yield package

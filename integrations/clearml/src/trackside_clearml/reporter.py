@@ -123,7 +123,7 @@ class ClearMLCallback(Reporter):
 
     def log_artifact(self, artifact: Artifact) -> None:
         limit = self._about.args.get("save_total_limit")
-        models = Models(self._server, self._task, self._suffix)
+        models = Models(self._server, self._task, self._suffix, self.output_uri)
         models.add(artifact)
         if limit:
             models.rotate(limit, best_of(artifact))

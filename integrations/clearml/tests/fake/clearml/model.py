@@ -37,13 +37,16 @@ class OutputModel:
             raise AssertionError("an upload that nobody waits for may never end, and the file is not the SDK's")
         if not isinstance(weights_filename, str):
             raise TypeError("argument of type 'PosixPath' is not iterable")
+        if not (upload_uri or self._task.output_uri):
+            raise AssertionError("the path on this machine would be noted")
         address = f"/{self._task.id}/models/{target_filename}"
         with open(weights_filename, "rb") as file:
             SERVER.files[address] = file.read()
         send = self._task.session.send_or_raise
         model = {"task": self._task.id, "name": self._name, "uri": address, "iteration": iteration}
         model_id = send("models.create", model)["id"]
-        entry = {"task": self._task.id, "type": "output", "name": self._name, "model": model_id}
+        stem = target_filename.rpartition(".")[0]
+        entry = {"task": self._task.id, "type": "output", "name": stem, "model": model_id}
         send("tasks.add_or_update_model", entry)
         return address
 

@@ -68,6 +68,7 @@ class Task:
         else:
             task_id = cls._create(project_name, task_name, tags)
         cls._main = task = cls(task_id, (project_name, task_name))
+        task.output_uri = output_uri
         task.initial_iteration = 0 if continue_last_task == 0 and continue_last_task is not False else 1000
         task.connected = (
             auto_connect_arg_parser,

@@ -56,6 +56,10 @@ class Session:
             code = SERVER.trouble or 401
             raise LoginError(f"Failed getting token (error {code} from here): Unauthorized (invalid credentials)")
 
+    @staticmethod
+    def get_files_server_host():
+        return "https://files.clear.ml"
+
     def send(self, req_obj, async_enable=False, headers=None):
         if SERVER.trouble == 0:
             raise ConnectionError("Max retries exceeded")
