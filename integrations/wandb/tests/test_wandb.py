@@ -509,6 +509,17 @@ def test_a_server_in_trouble_ends_nothing_and_leaves_nothing_behind(loop, new, m
     assert not list((tmp_path / "out").glob("wandb/*"))
 
 
+def test_a_server_behind_a_proxy_of_wandbs_own_is_not_asked(loop, new, monkeypatch, caplog):
+    from wandb.settings import Settings
+
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setattr(Settings, "https_proxy", "http://proxy:3128")
+    monkeypatch.setattr(Settings, "server", "up", raising=False)
+    loop(new(mode="online", base_url="https://wandb.invalid/")).train()
+    assert [run.url for run in runs()] == [f"https://wandb.test/huggingface/runs/{runs()[0].id}"]
+    assert not caplog.records
+
+
 def test_a_server_that_is_gone_ends_nothing(loop, new, monkeypatch, caplog):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     with serving() as server:
@@ -608,10 +619,27 @@ def test_a_final_model_that_nobody_has_saved_is_one_warning(loop, new, caplog):
     assert sum("nothing was saved at" in message for message in caplog.messages) == 1
 
 
-def test_a_word_that_means_no_model_stops_the_program_at_its_start(loop, new, monkeypatch):
-    monkeypatch.setenv("WANDB_LOG_MODEL", "sometimes")
-    with pytest.raises(ValueError, match="WANDB_LOG_MODEL"):
-        begin(loop(new()))
+UNKNOWN_WORDS = {"WANDB_LOG_MODEL": "sometimes", "WANDB_WATCH": "closely", "WANDB_DISABLED": "maybe"}
+
+
+@pytest.mark.parametrize("variable", UNKNOWN_WORDS)
+def test_a_word_that_nobody_knows_stops_the_program_at_its_start(loop, new, monkeypatch, variable):
+    monkeypatch.setenv(variable, UNKNOWN_WORDS[variable])
+    with pytest.raises(StartError, match=f"{variable}='{UNKNOWN_WORDS[variable]}' is not understood"):
+        loop(new()).train()
+
+
+@pytest.mark.parametrize("variable", UNKNOWN_WORDS)
+def test_a_word_that_nobody_knows_ends_no_training_where_nobody_named_wandb(loop, new, monkeypatch, caplog, variable):
+    monkeypatch.setenv(variable, UNKNOWN_WORDS[variable])
+    reporter = new()
+    reporter.required = False
+    training = loop(reporter)
+    training.train()
+    assert training.state.global_step == 4
+    assert sum(variable in message for message in caplog.messages) == 1
+    with pytest.raises(ValueError, match=variable):
+        reporter.configured()
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a/b:c é", "../up"])

@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys, cut
+from trackside.options import options_of
 from trackside.records import argument, new_id
 from trackside.reporter import Configured
 from trackside_wandb.account import OFFLINE, has_key, setting
@@ -62,6 +64,7 @@ class WandbCallback(Reporter):
         return self.log_model != "false" and self.mode != "disabled" and not self.disabled
 
     def configured(self) -> Configured:
+        self._read_options()
         mode = "disabled" if self.disabled else self.mode or setting("mode")
         if mode in OFFLINE or has_key(self.base_url) or run_of_user() is not None:
             return Configured()
@@ -72,15 +75,16 @@ class WandbCallback(Reporter):
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
         """See which run the user has open, and keep the model if it is watched. Who overrides this calls it."""
         self._open_run = run_of_user()
-        self._watched = None if self.watch == "false" else Watched(model, self.watch, int(state.logging_steps))
+        with suppress(ValueError):  # a word that nobody knows, which the start refuses
+            self._watched = None if self.watch == "false" else Watched(model, self.watch, int(state.logging_steps))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         super().on_train_begin(args, state, control, model=model, **kwargs)
-        if self.takes_artifacts and self._is_told and state.global_step == 0:
+        if self._is_told and self.takes_artifacts and state.global_step == 0:
             self._tell(state, write_architecture(model, str(argument(args, "output_dir") or ".")))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.takes_artifacts and self._is_told:
+        if self._is_told and self.takes_artifacts:
             self._tell(state, final_model(args, state))
         self._unwatch()
         super().on_train_end(args, state, control, **kwargs)
@@ -104,6 +108,7 @@ class WandbCallback(Reporter):
     # ---- what is sent ---------------------------------------------------------------------------------------------
 
     def start(self, run: Run) -> str | None:
+        self._read_options()
         if self._open_run is not None and not self._is_another(run):
             self.adopted, self.run = True, self._open_run
         else:
@@ -153,6 +158,8 @@ class WandbCallback(Reporter):
         if status == "pruned":
             self.run.tags = (*(self.run.tags or ()), status)
         self._opened = None
+        if self.run.disabled:
+            return
         try:
             with quiet:
                 self.run.finish(exit_code=EXIT_CODES[status])
@@ -182,6 +189,11 @@ class WandbCallback(Reporter):
         return super().is_passing(error)
 
     # ---- details --------------------------------------------------------------------------------------------------
+
+    def _read_options(self) -> None:
+        """Raise for a variable that is not understood, before anything depends on it."""
+        for name in options_of(type(self)):
+            getattr(self, name)
 
     def _is_another(self, run: Run) -> bool:
         """Whether this run is not to be the one that the user has open."""

@@ -29,6 +29,8 @@ def open_run(run: Run, base_url: str | None, **arguments: Any) -> Any:
     """
     import wandb
 
+    if arguments["mode"] == "disabled":  # needs no service
+        return wandb.init(reinit="create_new", **arguments)
     os.makedirs(arguments["dir"], exist_ok=True)
     _leave_service_of_parent()
     with quiet:
@@ -36,7 +38,9 @@ def open_run(run: Run, base_url: str | None, **arguments: Any) -> Any:
         known = wandb.setup().settings
         mode, server = arguments["mode"] or known.mode, base_url or known.base_url
         if mode in ("online", "run", "shared"):
-            _reach(server)
+            _check_key(server)
+            if not (known.http_proxy or known.https_proxy):
+                _reach(server)
         return wandb.init(reinit="create_new", settings=wandb.Settings(**given), **arguments)
 
 
@@ -107,13 +111,16 @@ def _leave_service_of_parent() -> None:
         del os.environ["WANDB_SERVICE"]
 
 
-def _reach(server: str) -> None:
-    """Ask for a sign of life: a start that wandb gives up leaves a folder behind, and an id that is in use."""
+def _check_key(server: str) -> None:
     if not has_key(server):
         raise RuntimeError(
             f"there is no key for {server}; type: wandb login, or set WANDB_API_KEY, or WANDB_MODE=offline"
         )
-    question = urllib.request.Request(f"{server}/graphql", b'{"query": "{ __typename }"}')
+
+
+def _reach(server: str) -> None:
+    """Ask for a sign of life: a start that wandb gives up leaves a folder behind, and an id that is in use."""
+    question = urllib.request.Request(f"{server.rstrip('/')}/graphql", b'{"query": "{ __typename }"}')
     question.add_header("Content-Type", "application/json")
     try:
         urllib.request.urlopen(question, timeout=SECONDS_TO_ANSWER).close()

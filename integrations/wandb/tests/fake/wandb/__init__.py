@@ -63,7 +63,7 @@ def init(
         raise Exception(f"run ID {id} is in use")
     if mode not in ("online", "offline", "disabled"):
         raise ValueError(f"mode is {mode!r}")
-    if mode == "online" and known.get("server") != "up":
+    if mode == "online" and getattr(Settings, "server", "down") != "up":
         raise Error(f"Failed to get resume status for run {id}")
     made = Run(id, mode, name, project, entity, group, job_type, tags, notes, dir, resume, known)
     if mode != "disabled":

@@ -16,6 +16,7 @@ KNOWN = {
 
 class Settings:
     silent = False
+    http_proxy = https_proxy = None
 
     def __init__(self, **values):
         if values.keys() - KNOWN:
