@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from elsewhere import FileReporter, told
 
 from trackside import StartError, TrainerCallback
 from trackside_spool import folder
@@ -117,6 +118,21 @@ def test_several_that_do_not_answer_are_waited_for_together(monkeypatch):
     loop.log({"loss": 1.0})
     loop.fire("on_train_end")
     assert [reporter.points["train/loss"] for reporter in reporters] == [[(0, 1.0)]] * 6
+
+
+@pytest.mark.parametrize("delivery", ["thread", "process"])
+def test_a_training_does_not_wait_for_a_server_that_is_away(delivery, monkeypatch, caplog):
+    monkeypatch.setenv("TRACKSIDE_DELIVERY", delivery)
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "100")
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "0")
+    begin = time.monotonic()
+    loop_of(FileReporter(gate="server")).train()
+    assert time.monotonic() - begin < 50
+    assert "file is owed" in caplog.text
+    Path("server").touch()
+    while time.monotonic() - begin < 100 and not (Path("tracker.jsonl").exists() and told("finish")):
+        time.sleep(0.05)
+    assert [step for step, values in told("point") if "train/loss" in values] == list(range(1, 9))
 
 
 def test_sdks_are_imported_one_after_another(tmp_path, monkeypatch):

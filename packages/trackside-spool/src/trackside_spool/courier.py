@@ -135,7 +135,7 @@ class Courier(threading.Thread):
         self._status: Status = "finished"
         self._closing = threading.Event()
         self._is_handed_over = False
-        self.has_started = threading.Event()
+        self.has_answered = threading.Event()
         self.has_ended = threading.Event()
         self.is_waited_for = True
         self.refusal: Exception | None = None
@@ -174,7 +174,7 @@ class Courier(threading.Thread):
             self.trouble = reason_of(error)
             logger.exception("%s: the delivery has failed.", self.tracker.key)
         finally:
-            self.has_started.set()
+            self.has_answered.set()
             self.has_ended.set()
             self._on_end()
 
@@ -190,7 +190,7 @@ class Courier(threading.Thread):
         self._flush()
         self.keep()
         self._on_start()
-        self.has_started.set()
+        self.has_answered.set()
         if not self.tracker.has_params:
             params = [self._make(call) for call in self.delivery.param_calls(self._run)]
             self.tracker.has_params = all(params)
@@ -355,6 +355,7 @@ class Courier(threading.Thread):
         self.trouble = reason_of(error)
         about = ("passing", type(error).__name__)
         self.delivery.warn_once(about, "%s: %s has to wait (%s).", self.tracker.key, what, self.trouble)
+        self.has_answered.set()  # nobody has to wait for a server that is away
 
     def _pause(self, seconds: float) -> None:
         """Wait; no longer than a second once the end of the training waits for this courier."""

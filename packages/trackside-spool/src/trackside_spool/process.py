@@ -146,7 +146,7 @@ class RemoteCourier:
         self.key, self.slot, self.number, self.delivery = key, slot, -1, delivery
         self._folder, self._process = folder, process
         self._known = Tracker(key, "")
-        self.has_started, self.has_ended = threading.Event(), threading.Event()
+        self.has_answered, self.has_ended = threading.Event(), threading.Event()
         self.is_waited_for, self.is_closing = True, False
         self.refusal: Exception | None = None
         self.trouble = ""
@@ -167,7 +167,9 @@ class RemoteCourier:
 
     def hear(self, event: str, **facts: Any) -> None:
         if event == "started":
-            self.delivery.reporter.tracker_id = facts["tracker_id"]
+            self.delivery.reporter.tracker_id, self.trouble = facts["tracker_id"], ""
+        elif event == "waits":
+            self.trouble = facts["trouble"]
         elif event == "refused":
             self.refusal, self.trouble = RuntimeError(facts["reason"]), facts["trouble"]
             tell_of_late_refusal(self, self.key)
@@ -178,7 +180,7 @@ class RemoteCourier:
         else:
             self.trouble = "its process is gone"
             self.has_ended.set()
-        self.has_started.set()
+        self.has_answered.set()
 
     def close(self, status: str) -> None:
         self.is_closing = True
@@ -272,6 +274,9 @@ class _Server:
 
     def _follow(self, number: int, one: Courier) -> None:
         one.start()
+        one.has_answered.wait()
+        if one.trouble and not one.has_ended.is_set():
+            self._answer(number, "waits", trouble=one.trouble)
         one.has_ended.wait()
         if one.refusal is not None:
             self._refuse(number, one.refusal)

@@ -169,7 +169,7 @@ class SpoolRecorder(Recorder):
         if courier is None:
             return
         try:
-            courier.has_started.wait(max(0.0, self._start_until[session.key] - time.monotonic()))
+            courier.has_answered.wait(max(0.0, self._start_until[session.key] - time.monotonic()))
         except BaseException:
             self._drain_until = INTERRUPTED
             raise
