@@ -191,7 +191,7 @@ def parity(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Break things on purpose: kill trainings, fill disks, take servers away. On CI fewer trainings are killed."""
     install(session, group("faults"))
-    os.environ.setdefault("TRACKSIDE_KILLS", "5" if os.environ.get("CI") else "100")
+    os.environ.setdefault("TRACKSIDE_KILLS", "3" if os.environ.get("CI") else "100")
     pytest(session, "tests/faults", "-n", "2")
 
 
