@@ -218,7 +218,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if metrics is not None and (session := self._session_of(args, state, model)):
             session.recorder.tell(session, "evaluate", state, metrics)
-            self._close_again(session)
+            self._settle(session)
 
     def on_predict(
         self,
@@ -231,7 +231,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if metrics is not None and (session := self._session_of(args, state, model)):
             session.recorder.tell(session, "predict", state, metrics)
-            self._close_again(session)
+            self._settle(session)
 
     def on_save(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
@@ -415,10 +415,12 @@ class Reporter(TrainerCallback, ABC):
         values = session.delivery.call("measured")
         return {} if values is FAILED else values
 
-    def _close_again(self, session: Session) -> None:
-        """What follows the end of a training has opened a closed run for itself only."""
+    def _settle(self, session: Session) -> None:
+        """What follows the end of a training has opened a closed run for itself only, or is delivered at once."""
         if session.has_ended and self.reopenable:
             self.close()
+        elif session.has_ended:
+            session.recorder.drain(session)
 
     def close(self, status: Status | None = None) -> None:
         """Close the run, if one is open, as finished or as it was closed before: for a program that wants it done."""

@@ -362,6 +362,16 @@ def test_a_run_that_stays_open_has_everything_when_its_training_has_ended():
     reporter.close()
 
 
+def test_what_is_evaluated_after_a_training_is_there_as_well():
+    reporter = StaysOpen()
+    loop = train(reporter)
+    loop.evaluate()
+    loop.predict()
+    assert reporter.points["eval/loss"] == [(8, 1 / 9)]
+    assert reporter.points["test/loss"] == [(8, 1 / 9)]
+    reporter.close()
+
+
 def test_the_end_of_a_training_does_not_wait_for_a_tracker_in_trouble(monkeypatch):
     monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0.1")
 
