@@ -409,7 +409,7 @@ def test_our_run_is_what_wandb_means_until_it_is_closed(loop, new):
 
 
 @pytest.mark.parametrize("word", ["1", "true", "TRUE", "yes", "on", "Y", "t"])
-def test_each_spelling_of_true_switches_wandb_off_without_an_error(loop, new, monkeypatch, word):
+def test_each_spelling_of_true_switches_wandb_off_without_an_error(loop, new, monkeypatch, caplog, word):
     import wandb
 
     monkeypatch.setenv("WANDB_DISABLED", word)
@@ -418,9 +418,12 @@ def test_each_spelling_of_true_switches_wandb_off_without_an_error(loop, new, mo
     training = loop(reporter)
     begin(training)
     wandb.log({"mine": 1})  # harmless, as in any other run
-    training.train()
+    training.fire("on_train_end")
     reporter.close()
     assert runs() == []
+    assert sum("switched off" in message for message in caplog.messages) == 1
+    reporter.required = False  # nobody has named it
+    assert "switches it off" in reporter.configured().why
 
 
 @pytest.mark.parametrize("word", ["0", "false", "FALSE", "no", "off", "N", "f", ""])

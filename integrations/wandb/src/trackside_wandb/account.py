@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SERVERS = ("https://api.wandb.ai", "https://api.forge.coreweave.com")
-OFFLINE = ("offline", "dryrun", "disabled")
+NEEDS_NO_KEY = ("offline", "dryrun", "disabled")
 
 
 def setting(name: str) -> str | None:

@@ -15,7 +15,7 @@ from trackside.mapping import Keys, cut
 from trackside.options import options_of
 from trackside.records import argument, new_id
 from trackside.reporter import Configured
-from trackside_wandb.account import OFFLINE, has_key, setting
+from trackside_wandb.account import NEEDS_NO_KEY, has_key, setting
 from trackside_wandb.active import make_active, make_inactive, note_reported, run_of_user
 from trackside_wandb.logbook import latest_value
 from trackside_wandb.models import SavedModel, final_model, name_of, write_architecture
@@ -66,7 +66,9 @@ class WandbCallback(Reporter):
     def configured(self) -> Configured:
         self._read_options()
         mode = "disabled" if self.disabled else self.mode or setting("mode")
-        if mode in OFFLINE or has_key(self.base_url) or run_of_user() is not None:
+        if mode == "disabled" and not self.required:
+            return Configured(False, "WANDB_DISABLED or WANDB_MODE switches it off")
+        if mode in NEEDS_NO_KEY or has_key(self.base_url) or run_of_user() is not None:
             return Configured()
         return Configured(False, "it has no key; type: wandb login, or set WANDB_API_KEY, or WANDB_MODE=offline")
 
@@ -118,7 +120,10 @@ class WandbCallback(Reporter):
         self._update_config({f"trackside/{key}": text for key, text in run.source.items()})
         if run.num_parameters is not None:
             self._update_config({"model/num_parameters": run.num_parameters})
-        return None if self.run.disabled else str(self.run.id)
+        if self.run.disabled:
+            self.warn_once("off", "%s is switched off by WANDB_DISABLED or WANDB_MODE; nothing is sent.", self.name)
+            return None
+        return str(self.run.id)
 
     def log_points(self, points: Sequence[Point]) -> None:
         for point in points:
