@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,9 @@ def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     for home in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(home, str(tmp_path))
     monkeypatch.setenv("COMET_API_KEY", API_KEY)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     if request.node.get_closest_marker("sdk"):
         yield
         return

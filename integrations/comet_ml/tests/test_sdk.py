@@ -160,9 +160,6 @@ def test_a_trial_and_the_layers_of_its_model_stand_in_the_archive(loop, tmp_path
 
 
 def test_each_value_reaches_the_server_as_it_was_logged(loop, server, monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    (tmp_path / "tmp").mkdir()
     reporter = CometCallback(log_assets=True)
     training = loop(reporter, run_name="blue", learning_rate=0.25, lr_scheduler_kwargs=PARAMS)
     train_with_values(training, monkeypatch)
@@ -269,8 +266,7 @@ def test_nobody_is_asked_anything_and_nothing_is_printed_patched_or_left_behind(
     (tmp_path / "torch").mkdir()
     for module in ("__init__", "nn"):
         (tmp_path / "torch" / f"{module}.py").write_text("")
-    (tmp_path / "tmp").mkdir()
-    done = run_script(QUIET, tmp_path, TMPDIR=str(tmp_path / "tmp"), PYTHONDONTWRITEBYTECODE="1")
+    done = run_script(QUIET, tmp_path, PYTHONDONTWRITEBYTECODE="1")
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert done.stderr.startswith("Reporting to comet_ml; see the run with: comet upload ")
     assert done.stderr.count("\n") == 1
