@@ -622,6 +622,16 @@ def test_a_final_model_that_nobody_has_saved_is_one_warning(loop, new, caplog):
     assert sum("nothing was saved at" in message for message in caplog.messages) == 1
 
 
+def test_a_model_that_cannot_be_printed_is_one_warning(loop, new, caplog):
+    class Unprintable(FakeModel):
+        def __str__(self):
+            raise RuntimeError("the weights are elsewhere")
+
+    loop(new(log_model="end"), model=Unprintable()).train()
+    assert sent().keys() == {"final_model"}
+    assert sum("the weights are elsewhere" in message for message in caplog.messages) == 1
+
+
 UNKNOWN_WORDS = {"WANDB_LOG_MODEL": "sometimes", "WANDB_WATCH": "closely", "WANDB_DISABLED": "maybe"}
 
 
@@ -677,6 +687,16 @@ def test_a_watched_model_has_hooks_until_the_training_ends_and_can_be_pickled_th
     reporter.close() if end == "close" else training.fire(end)
     assert pickle.loads(pickle.dumps(model)).config.hidden_size == 32
     assert not [name for name in vars(reporter) if vars(reporter)[name] is model]
+
+
+def test_hooks_that_cannot_be_taken_off_end_no_training(loop, new, monkeypatch, caplog):
+    from wandb.run import Run
+
+    monkeypatch.setattr(Run, "unwatch", refuse)
+    training = loop(new(watch="all"))
+    training.train()
+    assert training.state.global_step == 4
+    assert sum("still watched" in message for message in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("word", ["false", "0", "off", ""])

@@ -51,8 +51,8 @@ def _checksum(text: str) -> str:
     return f"{crc32(text.encode('utf-8', 'replace')):08x}"
 
 
-def names(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, text.split(","))))
+def names(text: str) -> list[str]:
+    return list(filter(None, map(str.strip, text.split(","))))
 
 
 def one_of(*words: str) -> Callable[[str], str]:

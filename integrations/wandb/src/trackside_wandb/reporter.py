@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
+from trackside.delivery import reason_of
 from trackside.mapping import Keys, cut
 from trackside.options import options_of
 from trackside.records import argument, new_id
@@ -83,7 +84,10 @@ class WandbCallback(Reporter):
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         super().on_train_begin(args, state, control, model=model, **kwargs)
         if self._is_told and self.takes_artifacts and state.global_step == 0:
-            self._tell(state, write_architecture(model, str(argument(args, "output_dir") or ".")))
+            try:
+                self._tell(state, write_architecture(model, str(argument(args, "output_dir") or ".")))
+            except Exception as error:  # a full disk, a model that cannot be printed
+                self.warn_once("architecture", "%s: the architecture is not sent (%s).", self.name, reason_of(error))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._is_told and self.takes_artifacts:
@@ -251,6 +255,9 @@ class WandbCallback(Reporter):
             self._session.recorder.tell(self._session, "artifact", state, artifact)
 
     def _unwatch(self) -> None:
-        if self._watched is not None:
-            self._watched.end()
-            self._watched = None
+        watched, self._watched = self._watched, None
+        try:
+            if watched is not None:
+                watched.end()
+        except Exception as error:  # somebody has taken some of the hooks off
+            self.warn_once("watch", "%s: the model is still watched (%s).", self.name, reason_of(error))
