@@ -74,6 +74,8 @@ class Delivery:
         reporter.adopted = False
         self.sent = 0
         """The values that the tracker has taken."""
+        self.is_elsewhere = False
+        """Whether another process makes the calls."""
         self._limits = reporter.limits
         self._metric_keys = Keys(reporter.limits, reporter.key_style)
         self._param_keys = Keys(reporter.limits)

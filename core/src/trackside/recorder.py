@@ -65,7 +65,7 @@ class Session:
         phase: "waiting" for the first event, "starting" or "open" at the tracker, "closed" there, or "silent" for good.
         has_begun, has_ended: whether it was told of the beginning and the end of the training.
         is_reopened: whether the run is started at the tracker once more.
-        is_closing: whether nobody has waited yet for the run to be closed.
+        is_ending: whether nobody has waited yet for what its training has left to be done at its end.
         is_attached: whether the tracker's run is what a user's own code finds, if the tracker has such a thing.
         status: with which the run was closed, or will be if nothing else is said.
     """
@@ -78,7 +78,7 @@ class Session:
     has_begun: bool = False
     has_ended: bool = False
     is_reopened: bool = False
-    is_closing: bool = False
+    is_ending: bool = False
     is_attached: bool = False
     status: Status = "finished"
 
@@ -240,7 +240,8 @@ class Recorder:
         session.delivery.deliver((self._record(session, kind, state, payload),))
 
     def drain(self, session: Session) -> None:
-        """Give a tracker whose run stays open the time to get what it was told of so far."""
+        """Give a tracker whose run stays open the time that is left to it to get what it was told of so far."""
+        session.delivery.call("flush")
 
     def close(self, session: Session, status: Status) -> None:
         """Begin to close the run at a tracker: here at once. Never raises."""

@@ -403,9 +403,8 @@ class Reporter(TrainerCallback, ABC):
             session.recorder.tell(session, "finished", state, ending)
         if self.reopenable or status != "finished":
             self._close(status)
-        elif session.is_open:
-            session.recorder.drain(session)
-            session.delivery.call("flush")
+        else:
+            session.is_ending = session.is_open
 
     def measured_of(self, recorder: Recorder) -> Mapping[str, int | float]:
         """What it has measured of a recorder's run, if it is live and the run is open here."""
@@ -425,7 +424,7 @@ class Reporter(TrainerCallback, ABC):
     def close(self, status: Status | None = None) -> None:
         """Close the run, if one is open, as finished or as it was closed before: for a program that wants it done."""
         self._close(status)
-        self.wait_for_close()
+        self.wait_for_end()
 
     def _close(self, status: Status | None) -> None:
         session = self._session
@@ -433,27 +432,28 @@ class Reporter(TrainerCallback, ABC):
             return
         session.phase, session.has_ended, session.is_attached = "closed", True, False
         session.status = status or session.status
-        session.is_closing = not self._is_inherited
-        if session.is_closing:
+        session.is_ending = not self._is_inherited
+        if session.is_ending:
             if self.run is not None:
                 session.delivery.call("detach")
             session.recorder.close(session, session.status)
 
-    def wait_for_close(self) -> None:
-        """Wait, as long as it may take, until the run is closed that is being closed, if there is one."""
+    def wait_for_end(self) -> None:
+        """Wait, as long as it may take, until the tracker has what a training that has ended has left to be done."""
         session = self._session
-        if session is None or session.is_open:
+        if session is None:
             return
-        _open_reporters.pop(id(self), None)
-        if session.is_closing:
-            session.is_closing = False
-            session.recorder.wait_for_close(session)
+        if not session.is_open:
+            _open_reporters.pop(id(self), None)
+        if session.is_ending:
+            session.is_ending = False
+            (session.recorder.drain if session.is_open else session.recorder.wait_for_close)(session)
 
     def _wait_for_ends(self, control: TrainerControl) -> None:
         """Wait for this run to be closed here, or, as the last reporter of a loop, everywhere."""
         lineup = _lineups.get(control)
         if lineup is None:
-            self.wait_for_close()
+            self.wait_for_end()
         elif self._session is not None:
             lineup.wait_if_ended(self._session.recorder)
 
@@ -465,7 +465,10 @@ class Reporter(TrainerCallback, ABC):
         if session is None:
             return f"{self.name}: nothing"
         delivery = session.delivery
-        return f"{self.name}: {delivery.sent:,} values of {delivery.metrics} metrics{self._as_hint(session)}"
+        sent = f"{delivery.sent:,} values of {delivery.metrics} metrics"
+        if delivery.is_elsewhere:
+            sent = f"{delivery.sent:,} values" if delivery.sent else "sent by another process"
+        return f"{self.name}: {sent}{self._as_hint(session)}"
 
     def _as_hint(self, session: Session) -> str:
         hint = session.delivery.call("where")
@@ -534,7 +537,7 @@ class Lineup:
         began = [one for one in self._reporters() if one._session is not None and one._session.recorder is recorder]
         if not any(one._session is not None and one._session.is_unfinished for one in began):
             for reporter in began:
-                reporter.wait_for_close()
+                reporter.wait_for_end()
 
     def _reporters(self) -> list[Reporter]:
         return [reporter for reference in self._members if (reporter := reference()) is not None]
@@ -573,4 +576,4 @@ def close_unfinished(exception: BaseException | None) -> None:
         elif reporter._session is not None:
             reporter._close("failed" if reporter._session.is_unfinished else None)
     for reporter in reporters:
-        reporter.wait_for_close()
+        reporter.wait_for_end()

@@ -45,7 +45,16 @@ def test_the_sdk_is_called_in_another_process_and_gets_everything():
     assert told("params")[0]["learning_rate"] == 0.1
     assert os.getpid() not in processes()
     assert reporter.run is None
-    assert reporter.sent().startswith("file: 3")
+    assert reporter.sent() == "file: 37 values"
+
+
+def test_what_another_process_sends_is_not_counted_before_the_end():
+    reporter = FileReporter()
+    loop = FakeLoop([reporter], output_dir="out")
+    loop.fire("on_train_begin")
+    loop.log({"loss": 1.0})
+    assert reporter.sent() == "file: sent by another process"
+    loop.fire("on_train_end")
 
 
 def test_all_trackers_share_one_process():

@@ -190,3 +190,19 @@ def test_one_that_is_removed_in_mid_training_does_not_keep_the_others_open():
     loop.fire("on_train_end")
     other.close()
     assert other.statuses == ["finished"]
+
+
+def test_one_whose_run_stays_open_has_its_own_time_when_that_is_closed_later(monkeypatch, caplog):
+    class StaysOpen(Starting):
+        reopenable = False
+
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "2")
+    answer = threading.Event()
+    staying = StaysOpen("staying", leave=lambda: time.sleep(1))
+    loop_of(Starting("hanging", leave=answer.wait), staying).train()
+    assert len(staying.points["train/loss"]) == 8
+    assert staying.statuses == []
+    staying.close()
+    assert staying.statuses == ["finished"]
+    assert "staying is owed" not in caplog.text
+    answer.set()

@@ -144,6 +144,7 @@ class RemoteCourier:
 
     def __init__(self, key: str, slot: int, delivery: Delivery, folder: RunFolder, process: CourierProcess) -> None:
         self.key, self.slot, self.number, self.delivery = key, slot, -1, delivery
+        delivery.is_elsewhere = True
         self._folder, self._process = folder, process
         self._known = Tracker(key, "")
         self.has_answered, self.has_ended = threading.Event(), threading.Event()

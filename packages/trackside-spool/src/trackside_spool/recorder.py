@@ -11,7 +11,7 @@ import shlex
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -86,6 +86,7 @@ class SpoolRecorder(Recorder):
         self._way = wanted_delivery()
         self._start_until: dict[str, float] = {}
         self._drain_until: float | None = None
+        self._awaited: set[str] = set()
         self._skips: Counter[str] = Counter()
         self._said_lacking = (0, 0)
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
@@ -225,43 +226,56 @@ class SpoolRecorder(Recorder):
         """Wait until a tracker has got what it was told of: a user may close its run next, as with `wandb.finish()`."""
         courier = self._couriers.get(session.key)
         if courier is None:
+            super().drain(session)
             return
-        until = time.monotonic() + seconds_of("TRACKSIDE_DRAIN_SECONDS", 10)
-        with BUDGET.lifted():
-            while courier.tracker.sent < session.position and not (courier.trouble or courier.has_ended.is_set()):
-                if time.monotonic() >= until:
-                    return
-                time.sleep(DRAIN_POLL_SECONDS)
+        self._await(session)
+        try:
+            self._wait_while(
+                lambda seconds: (
+                    courier.tracker.sent < session.position
+                    and not courier.trouble
+                    and not courier.has_ended.wait(min(seconds, DRAIN_POLL_SECONDS))
+                )
+            )
+        finally:
+            self._awaited.discard(session.key)
 
     def close(self, session: Session, status: Status) -> None:
         courier = self._couriers.get(session.key)
         if courier is None:
             super().close(session, status)
-        else:
-            courier.close(status)
+            return
+        self._await(session)
+        courier.close(status)
 
     def wait_for_close(self, session: Session) -> None:
         courier = self._couriers.get(session.key)
         if courier is None:
             return
         try:
-            self._wait_for(courier)
+            self._wait_while(lambda seconds: not courier.has_ended.wait(seconds))
         finally:
+            self._awaited.discard(session.key)
             self._say_owed(courier)
             self._snapshots.tidy()
             self._let_go()
 
-    def _wait_for(self, courier: Courier | RemoteCourier) -> None:
-        """Wait for a courier: all of them together have one deadline, and who interrupts one wait wants no other."""
-        seconds, now = seconds_of("TRACKSIDE_DRAIN_SECONDS", 10), time.monotonic()
-        if self._drain_until is None:
-            self._drain_until = now + seconds
-        is_interrupted = self._drain_until < 0
-        until = now if is_interrupted else max(self._drain_until, now + min(LEAST_DRAIN_SECONDS, seconds))
-        line = DrainLine(begin=self._drain_until - seconds)
+    def _await(self, session: Session) -> None:
+        """Count a tracker among those that are waited for; the first of them begins a new time for all."""
+        if not self._awaited and self._drain_until != INTERRUPTED:
+            self._drain_until = None
+        self._awaited.add(session.key)
+
+    def _wait_while(self, is_at_work: Callable[[float], bool]) -> None:
+        """Wait for a courier as long as it is at work, which `is_at_work` says after some seconds at the latest.
+
+        All couriers have one deadline together, and who interrupts the wait for one waits for no other.
+        """
+        until = self._deadline()
+        line = DrainLine(begin=time.monotonic())
         try:
             with BUDGET.lifted():
-                while not courier.has_ended.wait(min(0.5, max(0.0, until - time.monotonic()))):
+                while is_at_work(min(0.5, max(0.0, until - time.monotonic()))):
                     if time.monotonic() >= until:
                         return
                     line.show(one for one in tuple(self._couriers.values()) if not one.has_ended.is_set())
@@ -270,6 +284,15 @@ class SpoolRecorder(Recorder):
             raise
         finally:
             line.clear()
+
+    def _deadline(self) -> float:
+        """The time until which a courier is waited for: the same for all that are awaited together, and some grace."""
+        seconds, now = seconds_of("TRACKSIDE_DRAIN_SECONDS", 10), time.monotonic()
+        if self._drain_until == INTERRUPTED:
+            return now
+        if self._drain_until is None:
+            self._drain_until = now + seconds
+        return max(self._drain_until, now + min(LEAST_DRAIN_SECONDS, seconds))
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:
         lacking = len(self._journal.unprotected), self._journal.lost
