@@ -216,6 +216,23 @@ def test_a_command_without_secrets_may_be_found_out_by_wandb(loop, new, monkeypa
     assert runs()[0].settings.x_disable_meta is False
 
 
+@pytest.mark.parametrize(("here", "is_left_out"), [(["-c"], False), (["trackside", "replay", "out"], True)])
+def test_a_run_is_of_the_program_that_trains_whoever_reports_it(loop, new, monkeypatch, here, is_left_out):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "0.1"])
+    reporter = new()
+    training = loop(reporter)
+    start = reporter.start
+
+    def start_elsewhere(run):
+        monkeypatch.setattr(sys, "argv", here)
+        return start(run)
+
+    monkeypatch.setattr(reporter, "start", start_elsewhere)
+    begin(training)
+    settings = runs()[0].settings
+    assert (settings.program, settings.x_disable_meta) == ("train.py", is_left_out)
+
+
 def test_the_address_of_the_repository_has_no_credentials(loop, new, tmp_path):
     for command in (
         ["init", "-q"],

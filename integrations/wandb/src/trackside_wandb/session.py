@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import ssl
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def open_run(run: Run, base_url: str | None, **arguments: Any) -> Any:
     os.makedirs(arguments["dir"], exist_ok=True)
     _leave_service_of_parent()
     with quiet:
-        given = {**_unless_set(), **_git(run), **({"base_url": base_url} if base_url else {})}
+        given = {**_unless_set(run), **_git(run), **({"base_url": base_url} if base_url else {})}
         known = wandb.setup().settings
         mode, server = arguments["mode"] or known.mode, base_url or known.base_url
         if mode in ("online", "run", "shared"):
@@ -74,7 +75,7 @@ class _Quiet:
 quiet = _Quiet()
 
 
-def _unless_set() -> dict[str, Any]:
+def _unless_set(run: Run) -> dict[str, Any]:
     """Settings that are ours unless a variable of wandb's own says otherwise."""
     ours = {
         "silent": True,
@@ -82,9 +83,17 @@ def _unless_set() -> dict[str, Any]:
         "init_timeout": SECONDS,
         "finish_timeout": SECONDS,
         "finish_timeout_raises": True,
-        "x_disable_meta": redact(describe(sys.argv)) != sys.argv,  # it holds the command line as it is
+        **_program(run),
     }
     return {name: value for name, value in ours.items() if _variable(name) not in os.environ}
+
+
+def _program(run: Run) -> dict[str, Any]:
+    """What trains, which may be another process than this one; wandb would send this one's arguments, as they are."""
+    command = shlex.split(run.source.get("command", ""))
+    is_this = command == redact(describe(sys.argv))
+    is_secret = command != sys.argv if is_this else len(sys.argv) > 1
+    return {"x_disable_meta": is_secret, **({} if is_this or not command else {"program": command[0]})}
 
 
 def _variable(setting: str) -> str:

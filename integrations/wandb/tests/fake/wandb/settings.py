@@ -9,6 +9,7 @@ KNOWN = {
     "git_remote_url",
     "init_timeout",
     "mode",
+    "program",
     "silent",
     "x_disable_meta",
 }
