@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from training import Notebook
 
 from trackside import Configured, Reporter, configured, installed, resolve
-from trackside.registry import NotConfiguredError, NotInstalledError, known
+from trackside.registry import NotConfiguredError, NotInstalledError, install_line, known
 
 GROUP = "trackside.reporters"
 
@@ -59,10 +59,14 @@ class Unmakeable(Pen):
 
 
 class Metadata:
-    """Of the umbrella."""
+    """Of the umbrella, of which not every extra is an integration."""
 
     def get_all(self, name):
-        return ["pen", "red-ink", "crayon", "all"]
+        extras = {"pen": "trackside-pen>=0.1", "red-ink": "trackside-red-ink", "crayon": "trackside-crayon>=0.1"}
+        others = {"all": "trackside-pen>=0.1", "gallery": "frames>=2,<4"}
+        if name == "Provides-Extra":
+            return [*extras, *others]
+        return [f"{requirement}; extra == '{extra}'" for extra, requirement in {**extras, **others}.items()]
 
 
 @pytest.fixture(autouse=True)
@@ -213,3 +217,10 @@ def test_what_is_installed_and_known_can_be_asked(install):
     assert configured("pen")
     assert configured("keyless").why == "set KEYLESS_API_KEY"
     assert "not installed" in configured("absent").why
+    assert install_line("crayon") == 'pip install "trackside[crayon]"'
+
+
+def test_whether_one_could_start_may_depend_on_who_asks(install):
+    install(OnRequest)
+    assert configured("on_request")
+    assert configured("on_request", is_named=False).why == "nobody has named it"

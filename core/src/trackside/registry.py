@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -74,9 +75,17 @@ def known() -> list[str]:
     return sorted({*_offered(), *installed()})
 
 
-def configured(name: str) -> Configured:
-    """Whether an installed integration could start now, and if not, what is missing."""
-    return _readiness(_load(installed()[name])())
+def configured(name: str, is_named: bool = True) -> Configured:
+    """Whether an installed integration could start now, named by the user or by "all", and if not, what is missing."""
+    reporter = _load(installed()[name])()
+    reporter.required = is_named
+    return _readiness(reporter)
+
+
+def install_line(name: str) -> str:
+    """What to type for an integration or its SDK that is missing."""
+    dist = f'"trackside[{name}]"' if name in _offered() else _dist_of(name)
+    return f"pip install {dist}"
 
 
 def normalize(name: str) -> str:
@@ -134,7 +143,7 @@ def _make(entry: Any, options: Mapping[str, Any]) -> Reporter:
     if _lacks_sdk(reporter):
         raise NotInstalledError(
             f"report_to asks for {reporter.name!r}, whose package {reporter.sdk!r} is not installed; "
-            f"type: {_install_line(reporter.name)}"
+            f"type: {install_line(reporter.name)}"
         )
     if not (answer := reporter.configured()):
         raise NotConfiguredError(f"report_to asks for {reporter.name!r}, which is not configured: {answer.why}.")
@@ -148,7 +157,7 @@ def _class_of(name: str) -> type[Reporter]:
     present = ", ".join(points) or "none"
     if name in _offered():
         raise NotInstalledError(
-            f"report_to asks for {name!r}, which is not installed (installed: {present}); type: {_install_line(name)}"
+            f"report_to asks for {name!r}, which is not installed (installed: {present}); type: {install_line(name)}"
         )
     from difflib import get_close_matches
 
@@ -189,12 +198,12 @@ def _offered() -> list[str]:
     from importlib.metadata import PackageNotFoundError, metadata
 
     try:
-        extras = metadata("trackside").get_all("Provides-Extra") or []
+        umbrella = metadata("trackside")
     except PackageNotFoundError:
         return []
-    return [normalize(extra) for extra in extras if extra != "all"]
+    required = {re.split(r"[^\w-]", requirement)[0] for requirement in umbrella.get_all("Requires-Dist") or []}
+    return [name for name in map(normalize, umbrella.get_all("Provides-Extra") or []) if _dist_of(name) in required]
 
 
-def _install_line(name: str) -> str:
-    dist = f'"trackside[{name}]"' if name in _offered() else f"trackside-{name.replace('_', '-')}"
-    return f"pip install {dist}"
+def _dist_of(name: str) -> str:
+    return f"trackside-{name.replace('_', '-')}"
