@@ -305,6 +305,17 @@ def test_two_replays_at_once_are_refused(tmp_path):
         list(replay.replay(only_folder()))
 
 
+def test_whether_a_run_is_live_can_be_asked_without_claiming_it(tmp_path):
+    train(RecordingReporter(), num_train_epochs=1)
+    at_work, asked = RunFolder(only_folder().path), only_folder()
+    at_work.lock()
+    assert asked.is_live
+    at_work.unlock()
+    assert not asked.is_live
+    asked.lock()
+    asked.unlock()
+
+
 def test_a_folder_without_runs_is_an_error_with_its_name(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run below"):
         list(replay.debts(tmp_path))

@@ -138,6 +138,20 @@ class RunFolder:
         return lock
 
     @property
+    def is_live(self) -> bool:
+        """Whether a training or a replay is at work on the run; asked without claiming it."""
+        try:
+            file = os.open(self.path / "lock", os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return not _lock(file)
+        except (ImportError, OSError):  # a system or a disk without locks
+            return False
+        finally:
+            os.close(file)
+
+    @property
     def couriers_lock(self) -> int:
         """The descriptor that a courier process inherits, so that the run is in use as long as it lives."""
         _, couriers = self._locks

@@ -265,8 +265,11 @@ class Notes:
 
     def is_for(self, key: str, number: int, record: Record) -> bool:
         """Whether a tracker is to get a record: it was told of it, and no resume has made it void."""
-        is_void = any(number < first and record.step > step for first, step in self.resumed)
-        return not is_void and number not in self.skipped.get(key, ())
+        return not self.is_void(number, record) and number not in self.skipped.get(key, ())
+
+    def is_void(self, number: int, record: Record) -> bool:
+        """Whether the run was resumed at an earlier step since."""
+        return any(number < first and record.step > step for first, step in self.resumed)
 
     def step_after(self, number: int) -> int:
         """The step to which the run was set back after the records before `number`; 0 if it was not."""
