@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trackside import env
+from trackside import StartError, env
 from trackside_spool import folder, journal, progress, recorder, replay
 from trackside_spool.folder import run_folders
 from trackside_spool.journal import Reader
@@ -218,6 +218,35 @@ def test_what_a_tracker_refuses_it_is_owed_until_it_takes_it(operation, monkeypa
     (outcome,) = replay.replay(only_folder())
     assert outcome.reason == ""
     assert later.told(operation)
+    assert is_settled()
+
+
+@pytest.mark.parametrize("operation", ["log_params", "log_points", "finish"])
+def test_an_sdk_that_would_end_the_program_is_one_that_refuses(operation, caplog):
+    reporter = RecordingReporter()
+    reporter.fail(operation, SystemExit("no licence"))
+    train(reporter)
+    assert not is_settled()
+    assert "(RuntimeError: SystemExit: no licence); deliver that with: trackside replay" in caplog.text
+
+
+def test_an_sdk_that_would_end_the_program_at_its_start_is_not_started_in_silence(monkeypatch, caplog):
+    reporter = RecordingReporter()
+    reporter.fail("start", SystemExit("no licence"))
+    with pytest.raises(StartError, match="no licence"):
+        train(reporter)
+    monkeypatch.setattr(replay, "build", lambda tracker: reporter)
+    (outcome,) = replay.replay(only_folder())
+    assert "no licence" in outcome.reason
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "0", "soon"])
+def test_a_server_that_asks_for_a_pause_that_is_none_is_tried_again(seconds):
+    busy = ConnectionResetError("busy")
+    busy.headers = {"Retry-After": seconds}
+    reporter = RecordingReporter()
+    reporter.fail("finish", busy, once=True)
+    train(reporter)
     assert is_settled()
 
 
@@ -430,6 +459,7 @@ def test_who_interrupts_the_wait_for_one_tracker_waits_for_no_other(caplog):
     gate.set()
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_who_interrupts_a_start_leaves_no_run_open(caplog):
     class Slow(RecordingReporter):
         def start(self, run):

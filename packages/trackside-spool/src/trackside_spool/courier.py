@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from trackside import Point, Run, Status
-from trackside.delivery import FAILED, Call, Delivery, reason_of
+from trackside.delivery import FAILED, Call, Delivery, reason_of, said_by
 from trackside.mapping import batches
 from trackside.records import Record
 from trackside_spool.folder import RunFolder, Tracker
@@ -170,7 +170,7 @@ class Courier(threading.Thread):
                 self._finish()
         except HandedOver:
             pass
-        except Exception as error:
+        except BaseException as error:  # a thread ends in silence by a SystemExit
             self.trouble = reason_of(error)
             logger.exception("%s: the delivery has failed.", self.tracker.key)
         finally:
@@ -387,6 +387,8 @@ def _error_of(attempt: Callable[[], None]) -> Exception | None:
         attempt()
     except Exception as error:
         return error
+    except BaseException as error:  # an SDK that would end the program, which is not its own
+        return RuntimeError(said_by(error))
     return None
 
 
@@ -394,6 +396,7 @@ def _retry_after(error: Exception) -> float | None:
     """The seconds that a server has asked to be left alone for, as the HTTP libraries show it."""
     headers = getattr(getattr(error, "response", error), "headers", None) or {}
     try:
-        return min(float(headers.get("Retry-After", "")), 10 * LONGEST_PAUSE)
+        seconds = float(headers.get("Retry-After", ""))
     except ValueError:
         return None
+    return min(seconds, 10 * LONGEST_PAUSE) if seconds > 0 else None
