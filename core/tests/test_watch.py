@@ -72,19 +72,21 @@ def test_a_hook_and_a_handler_of_the_users_stay_in_use():
 
 SDK_WITH_HOOKS = """
 import atexit
+from trackside.watch import aside
 
 class Meddling(Printing):
     def start(self, run):
-        if sys.excepthook is not hook:
-            self.before, sys.excepthook = sys.excepthook, hook
-            atexit.register(print, "the SDK is gone", flush=True)
+        with aside():
+            if sys.excepthook is not hook:
+                self.before, sys.excepthook = sys.excepthook, hook
+                atexit.register(print, "the SDK is gone", flush=True)
         return super().start(run)
 
     def is_duplicate_of(self, other):
         return False
 
 def hook(*error):
-    print("the SDK prints the error")
+    print("the SDK is told")
     reporter.before(*error)
 
 reporter = Meddling()
@@ -98,10 +100,27 @@ def test_hooks_that_an_sdk_puts_when_it_starts_come_after_ours():
     assert told == [
         "log_text ValueError: in a step",
         "finish failed",
-        "the SDK prints the error",
+        "the SDK is told",
         "the SDK is gone",
     ]
-    assert (said, code) == ("Reporting to notebook\n", 1)  # nobody else prints it
+    assert said.count("ValueError: in a step") == 1
+    assert code == 1
+
+
+def test_an_error_is_printed_also_where_somebody_has_put_a_hook_over_ours_that_calls_it():
+    told, said, code = program(
+        """
+        loop.begin()
+        before = sys.excepthook
+        sys.excepthook = lambda *error: before(*error)
+        loop.end()
+        loop.begin()
+        raise ValueError("in a step")
+        """
+    )
+    assert told[-2:] == ["log_text ValueError: in a step", "finish failed"]
+    assert said.count("ValueError: in a step") == 1
+    assert code == 1
 
 
 def test_a_run_that_is_open_at_the_exit_is_closed_before_an_sdk_is_gone():

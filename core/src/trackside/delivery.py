@@ -76,6 +76,8 @@ class Delivery:
         """The values that the tracker has taken."""
         self.is_elsewhere = False
         """Whether another process makes the calls."""
+        self.shown_by: str | None = None
+        """What that process says that shows the run to a person."""
         self._limits = reporter.limits
         self._metric_keys = Keys(reporter.limits, reporter.key_style)
         self._param_keys = Keys(reporter.limits)
@@ -145,6 +147,11 @@ class Delivery:
         self._failures[operation] += 1
         about = operation, type(error)
         self.warn_once(about, "%s: %s failed (%s).", self.reporter.name, operation, reason_of(error))
+
+    def where(self) -> str | None:
+        """What shows the run to a person, if the tracker can say so."""
+        hint = self.shown_by if self.is_elsewhere else self.call("where")
+        return hint if isinstance(hint, str) else None
 
     def note_success(self, call: Call) -> None:
         if call.operation == "log_points":

@@ -471,8 +471,8 @@ class Reporter(TrainerCallback, ABC):
         return f"{self.name}: {sent}{self._as_hint(session)}"
 
     def _as_hint(self, session: Session) -> str:
-        hint = session.delivery.call("where")
-        return f"; see the run with: {hint}" if isinstance(hint, str) else ""
+        hint = session.delivery.where()
+        return f"; see the run with: {hint}" if hint else ""
 
     def warn_once(self, about: Any, message: str, *values: Any) -> None:
         """Log a warning, if there was none about this in this run."""

@@ -13,8 +13,8 @@ from types import FrameType, TracebackType
 Close = Callable[[BaseException | None], None]
 
 _close: Close = lambda exception: None  # noqa: E731 - until there is something to close
-_hook_before = sys.excepthook
-_is_telling = False
+_first_hook = _hook_before = sys.excepthook
+_has_come = _is_telling = False
 _coming_first = threading.Lock()
 
 
@@ -52,12 +52,26 @@ def mind_the_end(close: Close) -> None:
 
 def come_first() -> None:
     """Hear of errors and of the exit before those who have put hooks of their own since: SDKs do when they start."""
-    global _hook_before
+    global _first_hook, _hook_before, _has_come
     with _coming_first:
         atexit.unregister(_tell_of_exit)
         atexit.register(_tell_of_exit)
         if sys.excepthook is not _tell_of_uncaught:
+            if not _has_come:
+                _first_hook, _has_come = sys.excepthook, True
             _hook_before, sys.excepthook = sys.excepthook, _tell_of_uncaught
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Let an SDK that starts find the excepthook that was there before ours, which it is going to call from its own."""
+    with _coming_first:
+        if sys.excepthook is _tell_of_uncaught:
+            sys.excepthook = _hook_before
+    try:
+        yield
+    finally:
+        come_first()
 
 
 def _tell_of_exit() -> None:
@@ -67,6 +81,7 @@ def _tell_of_exit() -> None:
 def _tell_of_uncaught(kind: type[BaseException], exception: BaseException, trace: TracebackType | None) -> None:
     global _is_telling
     if _is_telling:  # a hook that was put over this one hands the error back
+        _first_hook(kind, exception, trace)
         return
     _is_telling = True
     try:

@@ -36,6 +36,9 @@ class FileReporter(Reporter):
         for point in points:
             self._write("point", [point.step, dict(point.values)])
 
+    def where(self):
+        return f"tail {os.path.abspath(self.path)}" if self.run else None
+
     def flush(self):
         """Each line is in the file already."""
 

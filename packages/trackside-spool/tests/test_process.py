@@ -11,6 +11,7 @@ import pytest
 from elsewhere import ChattyReporter, FileReporter, processes, told
 
 from trackside import StartError
+from trackside_spool import process
 from trackside_spool.folder import InUseError, run_folders
 from trackside_spool.journal import Reader
 from trackside_spool.process import Marks
@@ -45,7 +46,12 @@ def test_the_sdk_is_called_in_another_process_and_gets_everything():
     assert told("params")[0]["learning_rate"] == 0.1
     assert os.getpid() not in processes()
     assert reporter.run is None
-    assert reporter.sent() == "file: 37 values"
+    assert reporter.sent().startswith("file: 37 values; see")
+
+
+def test_what_shows_the_run_is_said_also_if_another_process_knows_it(capsys):
+    train(FileReporter())
+    assert f"Reporting to file; see the run with: tail {os.path.abspath('tracker.jsonl')}" in capsys.readouterr().err
 
 
 def test_what_another_process_sends_is_not_counted_before_the_end():
@@ -53,7 +59,7 @@ def test_what_another_process_sends_is_not_counted_before_the_end():
     loop = FakeLoop([reporter], output_dir="out")
     loop.fire("on_train_begin")
     loop.log({"loss": 1.0})
-    assert reporter.sent() == "file: sent by another process"
+    assert reporter.sent().startswith("file: sent by another process")
     loop.fire("on_train_end")
 
 
@@ -254,6 +260,17 @@ def test_a_mark_that_one_process_sets_is_seen_by_another(tmp_path):
     Marks(tmp_path / "marks").set(3, 2**40, 7)
     assert Marks(tmp_path / "marks").get(3) == (2**40, 7)
     assert Marks(tmp_path / "marks").get(4) == (0, 0)
+
+
+def test_where_the_system_refuses_to_be_as_polite_as_that_the_process_is_polite_in_another_way(monkeypatch):
+    def refuse(*how):
+        raise PermissionError("not in this container")
+
+    niceness = []
+    monkeypatch.setattr(os, "sched_setscheduler", refuse, raising=False)
+    monkeypatch.setattr(os, "nice", niceness.append)
+    process._be_polite()
+    assert niceness == [19]
 
 
 def test_the_process_ends_with_the_training():

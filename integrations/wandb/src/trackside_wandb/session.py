@@ -15,6 +15,7 @@ from typing import Any
 
 from trackside import Run
 from trackside.values import describe, redact
+from trackside.watch import aside
 from trackside_wandb.account import has_key
 
 SECONDS = 20
@@ -34,7 +35,7 @@ def open_run(run: Run, base_url: str | None, **arguments: Any) -> Any:
         return wandb.init(reinit="create_new", **arguments)
     os.makedirs(arguments["dir"], exist_ok=True)
     _leave_service_of_parent()
-    with quiet:
+    with aside(), quiet:
         given = {**_unless_set(run), **_git(run), **({"base_url": base_url} if base_url else {})}
         known = wandb.setup().settings
         mode, server = arguments["mode"] or known.mode, base_url or known.base_url

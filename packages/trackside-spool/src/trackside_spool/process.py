@@ -168,7 +168,8 @@ class RemoteCourier:
 
     def hear(self, event: str, **facts: Any) -> None:
         if event == "started":
-            self.delivery.reporter.tracker_id, self.trouble = facts["tracker_id"], ""
+            self.delivery.reporter.tracker_id, self.delivery.shown_by = facts["tracker_id"], facts["shown_by"]
+            self.trouble = ""
         elif event == "waits":
             self.trouble = facts["trouble"]
         elif event == "refused":
@@ -220,9 +221,9 @@ def _answers() -> IO[str]:
 
 def _be_polite() -> None:
     """Take only the time that nobody else wants."""
-    if hasattr(os, "sched_setscheduler") and hasattr(os, "SCHED_IDLE"):
+    try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
+    except (AttributeError, OSError):  # not on this system, or not in this container
         os.nice(19)
 
 
@@ -269,7 +270,9 @@ class _Server:
         reporter.tracker_id = tracker.tracker_id if is_reopened else None
         self._of_key[key] = one = Courier(
             delivery, Run(**run), place, tracker, limit, notes.is_for, is_reopened, after=before,
-            on_start=lambda: self._answer(number, "started", tracker_id=reporter.tracker_id),
+            on_start=lambda: self._answer(
+                number, "started", tracker_id=reporter.tracker_id, shown_by=delivery.where()
+            ),
         )  # fmt: skip
         return one
 
