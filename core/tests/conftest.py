@@ -13,6 +13,7 @@ settings.load_profile("busy")
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # where the spool is installed as well
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@ import copy
 import enum
 import json
 import math
+import os
 import time
 from collections import OrderedDict, deque, namedtuple
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackside.values import REDACTED, describe, flatten, is_secret_key, redact, scalar
+from trackside.values import REDACTED, describe, encodable, flatten, is_secret_key, redact, scalar
 
 
 class Tensor:
@@ -105,6 +106,12 @@ def test_nesting_becomes_paths_and_plain_lists_stay(values, flat):
 def test_lists_of_numbers_become_paths_on_request_unless_they_are_long():
     assert flatten({"f1": [0.5, {"a": 1}]}, expand=True) == {"f1/0": 0.5, "f1/1/a": 1}
     assert flatten({"logits": [0.0] * 65}, expand=True) == {"logits": [0.0] * 65}
+
+
+def test_the_undecodable_bytes_of_a_file_name_become_question_marks_and_all_else_stays():
+    name = os.fsdecode(b"caf\xe9-\xc3\xa9.bin")
+    assert encodable(name) == "caf?-é.bin"
+    assert encodable("loss 日本 🙂\x00") == "loss 日本 🙂\x00"
 
 
 Point = namedtuple("Point", "x y")

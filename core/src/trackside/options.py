@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-_TRUE = ("1", "true", "yes", "on", "y", "t")
-_FALSE = ("0", "false", "no", "off", "n", "f", "")
+# How the environment switches something on and off, in letters of any case.
+TRUE = ("1", "true", "yes", "on", "y", "t")
+FALSE = ("0", "false", "no", "off", "n", "f", "")
 
 
 class Option:
@@ -59,8 +60,8 @@ def options_of(owner: type) -> dict[str, Option]:
 
 def _boolean(text: str) -> bool:
     word = text.strip().lower()
-    if word in _TRUE:
+    if word in TRUE:
         return True
-    if word in _FALSE:
+    if word in FALSE:
         return False
-    raise ValueError(f"a switch takes one of {', '.join(filter(None, _TRUE + _FALSE))}")
+    raise ValueError(f"a switch takes one of {', '.join(filter(None, TRUE + FALSE))}")

@@ -443,11 +443,13 @@ class Reporter(TrainerCallback, ABC):
         session = self._session
         if session is None:
             return
-        if not session.is_open:
-            _open_reporters.pop(id(self), None)
-        if session.is_ending:
+        try:
+            if session.is_ending:
+                (session.recorder.drain if session.is_open else session.recorder.wait_for_close)(session)
+        finally:  # a signal that ends the program meanwhile waits on
             session.is_ending = False
-            (session.recorder.drain if session.is_open else session.recorder.wait_for_close)(session)
+            if not session.is_open:
+                _open_reporters.pop(id(self), None)
 
     def _wait_for_ends(self, control: TrainerControl) -> None:
         """Wait for this run to be closed here, or, as the last reporter of a loop, everywhere."""

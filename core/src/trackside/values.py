@@ -156,6 +156,11 @@ def _type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
+def encodable(text: str) -> str:
+    """A text that UTF-8 can hold: `?` for the lone surrogates that Python puts for undecodable bytes of a file name."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 # ---- secrets ----------------------------------------------------------------------------------------------------
 
 # Texts, not compiled patterns: compiling them would take longer than the rest of the import.

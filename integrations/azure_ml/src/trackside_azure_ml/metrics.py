@@ -15,7 +15,6 @@ from trackside_azure_ml.runs import is_offline
 
 _TYPES = {float: "double", int: "int", str: "string"}
 
-
 Row = Mapping[str, "int | str"]
 
 
@@ -26,11 +25,6 @@ class Metric(NamedTuple):
     value: float | Row
     step: int
     time: float
-
-
-def encodable(value: Any) -> str:
-    """The text of a value, without the lone surrogates that Python puts for the undecodable bytes of a file name."""
-    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def send(run: Any, metrics: Sequence[Metric]) -> list[tuple[str, str]]:

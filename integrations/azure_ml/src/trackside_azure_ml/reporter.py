@@ -12,7 +12,8 @@ from typing import Any
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import KeyStyle
 from trackside.reporter import Configured
-from trackside_azure_ml.metrics import Metric, Row, encodable, send
+from trackside.values import encodable
+from trackside_azure_ml.metrics import Metric, Row, send
 from trackside_azure_ml.runs import HAS_ENDED, end, is_offline
 from trackside_azure_ml.service import ServiceError, ask, under_a_free_name
 
@@ -85,7 +86,7 @@ class AzureMLCallback(Reporter):
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         step, time = self._about.step, self._about.time
-        rows: list[Row] = [{"step": step, "name": key, "value": encodable(value)} for key, value in params.items()]
+        rows: list[Row] = [{"step": step, "name": key, "value": encodable(str(value))} for key, value in params.items()]
         self._send([Metric("trackside/params", row, step, time) for row in rows])
 
     def log_text(self, key: str, text: str, step: int, time: float) -> None:

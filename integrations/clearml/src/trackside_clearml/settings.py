@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from trackside.options import FALSE
+
 _FILE = "~/clearml.conf"
 _TELLING = ("CLEARML_API_ACCESS_KEY", "CLEARML_AUTH_TOKEN", "CLEARML_TASK_ID")  # the last is set by an agent
 
@@ -16,4 +18,4 @@ def is_configured() -> bool:
 
 def switch(text: str) -> bool:
     """Whether a variable of ClearML's is on; a version of the server's interface (2.30) counts as well."""
-    return text.strip().lower() not in ("", "0", "false", "no", "off", "n", "f")
+    return text.strip().lower() not in FALSE

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trackside.values import encodable
+
 LARGEST_INT = 2**63 - 1
-
-
-def encodable(text: str) -> str:
-    """Text without the lone surrogates that Python puts for the undecodable bytes of a file name."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def number(value: int | float) -> int | float:

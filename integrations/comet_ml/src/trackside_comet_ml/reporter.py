@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.reporter import Configured
-from trackside.values import redact
+from trackside.values import encodable, redact
 from trackside_comet_ml.experiment import (
     Experiment,
     make_not_running,
@@ -19,7 +19,7 @@ from trackside_comet_ml.experiment import (
     remove_empty_archives,
     users_experiment,
 )
-from trackside_comet_ml.plain import encodable, param, text_of, words
+from trackside_comet_ml.plain import param, text_of, words
 from trackside_comet_ml.quiet import import_quietly, knows_api_key
 
 ENCODABLE = r"\x00-\ud7ff\ue000-\U0010ffff"  # not the surrogates that Python puts for undecodable bytes

@@ -13,8 +13,7 @@ from typing import Any
 
 from trackside import Run
 from trackside.mapping import chunks, cut
-from trackside.values import redact
-from trackside_mlflow.plain import encodable
+from trackside.values import encodable, redact
 
 LONGEST_NAME = 250
 LONGEST_TAG = 5000  # what every server takes; newer ones take 8000

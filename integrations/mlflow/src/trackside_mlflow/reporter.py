@@ -12,10 +12,10 @@ from typing import Any
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import KeyStyle
 from trackside.reporter import Configured
+from trackside.values import encodable
 from trackside_mlflow.active import OpenRun, make_active, make_inactive, run_of_user
 from trackside_mlflow.client import Client, code_of, import_quietly
-from trackside_mlflow.plain import encodable, json_object
-from trackside_mlflow.tags import Tags
+from trackside_mlflow.tags import Tags, json_object
 
 STATUS = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED", "pruned": "KILLED"}
 PASSING = ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED")
@@ -93,7 +93,7 @@ class MLflowCallback(Reporter):
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """MLflow keeps the first value of a param for ever; what a resumed run has instead is noted in a tag."""
-        texts = {key: encodable(value) for key, value in params.items()}
+        texts = {key: encodable(str(value)) for key, value in params.items()}
         changed = {key: [self._params[key], text] for key, text in texts.items() if self._params.get(key, text) != text}
         new = {key: text for key, text in texts.items() if key not in self._params}
         room = None if self.max_log_params is None else max(0, self.max_log_params - len(self._params))

@@ -9,9 +9,8 @@ from typing import Any
 
 from trackside import Limits
 from trackside.mapping import Keys, chunks, cut
-from trackside.values import redact
+from trackside.values import encodable, redact
 from trackside_mlflow.client import LONGEST_TAG, Client
-from trackside_mlflow.plain import encodable
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class Tags:
     def set(self, tags: Mapping[str, Any]) -> None:
         from mlflow.entities import RunTag
 
-        texts = {self._keys(name): encodable(value) for name, value in redact(tags).items()}
+        texts = {self._keys(name): encodable(str(value)) for name, value in redact(tags).items()}
         for name, text in texts.items():
             if len(text) > LONGEST_TAG:
                 logger.warning("mlflow: the tag %s is cut; it is whole in the artifact tags/%s.txt.", name, name)
@@ -56,3 +55,11 @@ class Tags:
         except ValueError:  # it was cut
             known = {}
         self.set({name: json.dumps({**known, **values})})
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Tags as the environment has them."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError('it takes a JSON object, {"name": "value"}')
+    return value

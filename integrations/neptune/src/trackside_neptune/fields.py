@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trackside import Point
+from trackside.values import encodable
 
 LONGEST_TEXT = 16384
 LONGEST_TEXT_OF_A_SERIES = 1000
@@ -174,8 +175,3 @@ def plain(value: Any) -> bool | int | float | str:
     if isinstance(value, (int, float)) and math.isfinite(value) and float(value) == value:
         return float(value)
     return encodable(str(value))
-
-
-def encodable(text: str) -> str:
-    """Text without the lone surrogates that Python puts for the undecodable bytes of a file name."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from trackside import Run
 from trackside.mapping import cut
-from trackside.values import flatten
+from trackside.values import encodable, flatten
 from trackside_neptune.client import init_run
-from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, NOTHING, Fields, encodable, plain
+from trackside_neptune.fields import LONGEST_TEXT, LONGEST_TEXT_OF_A_SERIES, NOTHING, Fields, plain
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import cut
 from trackside.records import argument
 from trackside.reporter import Configured
+from trackside.values import encodable
 from trackside_neptune.client import Patience, import_quietly, in_a_sentence, is_trouble
 from trackside_neptune.fields import (
     LONGEST_TEXT,
@@ -18,7 +19,6 @@ from trackside_neptune.fields import (
     NON_FINITE,
     Fields,
     Row,
-    encodable,
     plain,
     split,
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 from trackside import Limits, Point, Reporter, Run, Status, env
 from trackside.mapping import Keys
+from trackside.values import encodable
 from trackside_tensorboard.writer import cut_back, directory_of, import_alone, open_writer, position_of, whole, write
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -155,7 +156,7 @@ def _make_directory(wanted: str, mark: str) -> str:
 def _text(tag: str, text: str) -> Any:
     from tensorboardX import summary
 
-    return summary.text(tag, _encodable(text)).value[0]
+    return summary.text(tag, encodable(text)).value[0]
 
 
 def _code(source: Mapping[str, Any]) -> str:
@@ -169,9 +170,4 @@ def _hparam(value: Any) -> Any:
         return value
     if isinstance(value, (int, float)):
         return float(value) if math.isfinite(value) else str(value)
-    return _encodable(value if isinstance(value, str) else json.dumps(value))
-
-
-def _encodable(text: str) -> str:
-    """Text without the lone surrogates that Python puts for the undecodable bytes of a file name."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return encodable(value if isinstance(value, str) else json.dumps(value))

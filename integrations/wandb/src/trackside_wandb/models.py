@@ -13,8 +13,8 @@ from trackside import Artifact, Limits, Run, TrainerState
 from trackside.mapping import Keys
 from trackside.records import argument
 from trackside.state import STATE_NAME
-from trackside.values import scalar
-from trackside_wandb.plain import encodable, plain
+from trackside.values import encodable, scalar
+from trackside_wandb.plain import plain
 
 NAMES = Limits(key=r"A-Za-z0-9_.\-", key_length=128)
 MOST_METADATA = 100

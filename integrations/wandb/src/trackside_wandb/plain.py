@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-FALSE = ("0", "false", "no", "off", "n", "f", "")
+from trackside.options import FALSE
+from trackside.values import encodable
+
 LONGEST_FILE_NAME = 100
 CLEAN_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
 UNCLEAN = re.compile(r"[^A-Za-z0-9_. -]")
@@ -29,11 +31,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return encodable(value)
     return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def encodable(text: str) -> str:
-    """A text without the lone surrogates that Python puts for the undecodable bytes of a file name."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def file_name(name: str) -> str:

@@ -16,11 +16,12 @@ from trackside.mapping import Keys, cut
 from trackside.options import options_of
 from trackside.records import argument, new_id
 from trackside.reporter import Configured
+from trackside.values import encodable
 from trackside_wandb.account import NEEDS_NO_KEY, has_key, setting
 from trackside_wandb.active import make_active, make_inactive, note_reported, run_of_user
 from trackside_wandb.logbook import latest_value
 from trackside_wandb.models import SavedModel, final_model, name_of, write_architecture
-from trackside_wandb.plain import encodable, file_name, names, one_of, param_name, plain
+from trackside_wandb.plain import file_name, names, one_of, param_name, plain
 from trackside_wandb.rows import LOGGED_AT, Rows
 from trackside_wandb.session import open_run, quiet
 from trackside_wandb.watching import Watched
