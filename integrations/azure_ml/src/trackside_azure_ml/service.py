@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from threading import Thread
 from typing import TypeVar
+
+from trackside.deadline import within
 
 Value = TypeVar("Value")
 
@@ -23,27 +23,12 @@ def ask(seconds: float, request: Callable[[], Value]) -> Value:
         TimeoutError: there is no answer yet. The request goes on, so it has to be one that may be made twice.
         ServiceError: the SDK has raised an error of its own.
     """
-    outcome: Future[Value] = Future()
     try:
-        Thread(target=_answer, args=(outcome, request), name="trackside-azure_ml", daemon=True).start()
-    except RuntimeError:  # the interpreter is shutting down, and starts no more threads
-        _answer(outcome, request)
-    wait([outcome], seconds)
-    if not outcome.done():
-        raise TimeoutError(f"no answer within {seconds:g} seconds")
-    try:
-        return outcome.result()
+        return within(seconds, request)
     except (OSError, ServiceError):
         raise
     except Exception as error:
         raise ServiceError(_sentence(error)) from error
-
-
-def _answer(outcome: Future[Value], request: Callable[[], Value]) -> None:
-    try:
-        outcome.set_result(request())
-    except BaseException as error:
-        outcome.set_exception(error)
 
 
 def _sentence(error: Exception) -> str:

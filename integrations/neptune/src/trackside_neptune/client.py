@@ -10,9 +10,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+
+from trackside.deadline import later
 
 TROUBLES = {"NeptuneConnectionLostException", "CannotResolveHostname", "InternalServerError"}
 
@@ -64,7 +67,7 @@ class Patience:
     """Waits for a call that may last for ever: a while, and again by the next try, since the call itself goes on."""
 
     def __init__(self) -> None:
-        self._call: _Call | None = None
+        self._call: Future[Any] | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -72,32 +75,12 @@ class Patience:
 
     def __call__(self, action: Callable[[], Any], seconds: float) -> Any:
         """What `action` returns or raises; a TimeoutError if it takes longer."""
-        call = self._call = self._call or _Call(action)
-        call.join(seconds)
-        if call.is_alive():
+        call = self._call = self._call or later(action)
+        wait([call], seconds)
+        if not call.done():
             raise TimeoutError(f"Neptune has not answered within {seconds:g} seconds")
         self._call = None
-        return call.outcome()
-
-
-class _Call(threading.Thread):
-    def __init__(self, action: Callable[[], Any]) -> None:
-        super().__init__(name="trackside-neptune-call", daemon=True)
-        self._action = action
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._result = self._action()
-        except BaseException as error:  # it is raised where the call is waited for
-            self._error = error
-
-    def outcome(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
+        return call.result()
 
 
 def _names(error: BaseException) -> set[str]:
