@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from breaking import PATH, Ended, in_tensorboard, recorded, replay, run
+from filing import filed_losses
 
 from trackside_spool.folder import run_folders
 
@@ -95,3 +97,19 @@ def test_a_tracker_that_was_named_and_cannot_write_stops_the_program_at_its_star
     assert done.code == 1
     assert "StartError: tensorboard cannot start (OSError" in done.errors
     assert "leave 'tensorboard' out of report_to" in done.errors
+
+
+@needs_a_disk
+def test_on_a_disk_that_is_full_from_the_beginning_a_thread_delivers_in_place_of_a_process() -> None:
+    source = """
+    import os
+    os.environ.update(TRACKSIDE_DELIVERY="process", TRACKSIDE_DRAIN_SECONDS="10")
+    from filing import FilingReporter
+    from trackside_testkit import FakeLoop
+
+    FakeLoop([FilingReporter()], output_dir="out", eval_strategy="no", save_strategy="no").train()
+    """
+    done = run_on_a_disk(dedent(source), mount="mkdir out/_trackside && ! head -c 1M /dev/zero > out/full")
+    assert done.code == 0, done
+    assert "filing: no other process can deliver (OSError" in done.errors
+    assert [step for step, _ in filed_losses()] == list(range(1, 9))

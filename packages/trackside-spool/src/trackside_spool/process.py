@@ -49,8 +49,8 @@ class Marks:
 
     def __init__(self, path: Path) -> None:
         size = self._PAIR.size * MOST_TRACKERS
-        with open(path, "a+b") as file:
-            file.truncate(size)
+        with open(path, "a+b", buffering=0) as file:
+            file.write(bytes(size - file.tell()))  # a hole, for which a full disk has no room, would end the program
             self._map = mmap.mmap(file.fileno(), size)
 
     def set(self, slot: int, number: int, skips: int) -> None:

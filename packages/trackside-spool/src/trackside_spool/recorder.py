@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from trackside.console import say
+from trackside.delivery import reason_of
 from trackside.recorder import Payload, Recorder, Session, wanted_delivery
 from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
@@ -199,23 +200,23 @@ class SpoolRecorder(Recorder):
         before: Courier | RemoteCourier | None,
     ) -> None:
         """Start a courier, in the process for all of them if that is wished and can be, else in a thread of its own."""
-        if self._way == "process":
-            if _can_be_described(session.delivery.reporter):
-                if before is None:  # else the process keeps it
-                    self._folder.keep(tracker)
-                self._courier_process = self._courier_process or CourierProcess(self._folder)
-                remote = self._courier_process.remote(session.key, session.delivery)
-                self._couriers[session.key] = remote
-                self._set_mark(session, remote)
-                self._courier_process.start(remote, run, is_reopened)
+        key = session.key
+        if self._way == "process" and _can_be_described(session.delivery.reporter):
+            try:
+                self._order_courier(session, run, tracker, is_reopened, before)
                 return
-            say(f"{session.key} cannot be made in another process; it is delivered to by a thread of this one.")
+            except OSError as error:  # a full disk, or a system that starts no more processes
+                message = "%s: no other process can deliver (%s); a thread of this one does."
+                logger.warning(message, key, reason_of(error))
+                session.delivery.is_elsewhere = False
+        elif self._way == "process":
+            say(f"{key} cannot be made in another process; it is delivered to by a thread of this one.")
         courier = Courier(
             session.delivery, run, self._folder, tracker, lambda: session.position,
-            partial(self._notes.is_for, session.key), is_reopened,
+            partial(self._notes.is_for, key), is_reopened,
             journal=self._journal, after=before, on_start=session.carry_id, on_end=self._let_go,
         )  # fmt: skip
-        self._couriers[session.key] = courier
+        self._couriers[key] = courier
         courier.keep()  # from now on a replay knows of the tracker, whatever becomes of this process
         courier.start()
 
@@ -230,6 +231,22 @@ class SpoolRecorder(Recorder):
             return
         self._await(session)
         try:
+    def _order_courier(
+        self,
+        session: Session,
+        run: Run,
+        tracker: Tracker,
+        is_reopened: bool,
+        before: Courier | RemoteCourier | None,
+    ) -> None:
+        """Let the process for all of them start a courier."""
+        if before is None:  # else the process keeps it
+            self._folder.keep(tracker)
+        self._courier_process = self._courier_process or CourierProcess(self._folder)
+        self._couriers[session.key] = remote = self._courier_process.remote(session.key, session.delivery)
+        self._set_mark(session, remote)
+        self._courier_process.start(remote, run, is_reopened)
+
             self._wait_while(
                 lambda seconds: (
                     courier.tracker.sent < session.position
