@@ -282,8 +282,11 @@ def test_a_live_neighbour_is_left_alone():
     neighbour.lock()
     FakeLoop([second], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
     neighbour.unlock()
-    assert second.runs[0].id != first.runs[0].id
-    assert second.runs[0].tracker_id is None
+    ((one,), (other,)) = first.runs, second.runs
+    assert other.id != one.id
+    assert other.name != one.name
+    assert other.source["parent"] == one.name
+    assert other.tracker_id is None
 
 
 def test_a_whole_run_can_be_sent_to_another_tracker(monkeypatch):

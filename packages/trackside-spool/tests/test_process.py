@@ -12,7 +12,7 @@ import pytest
 from elsewhere import ChattyReporter, FileReporter, processes, told
 
 from trackside import StartError
-from trackside_spool import process
+from trackside_spool import process, recorder
 from trackside_spool.folder import InUseError, run_folders
 from trackside_spool.journal import Reader
 from trackside_spool.process import Marks

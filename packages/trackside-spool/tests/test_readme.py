@@ -52,8 +52,7 @@ def test_the_records_of_the_example_are_written_just_so():
 
 def test_a_run_writes_the_fields_that_the_example_has():
     late = RecordingReporter()
-    loop = FakeLoop([RecordingReporter()], output_dir="out")
-    loop.train()
+    FakeLoop([RecordingReporter()], output_dir="out", num_train_epochs=1).train()
     loop = FakeLoop([RecordingReporter()], output_dir="out", learning_rate=0.5)
     loop.train(resume_from="out/checkpoint-4")
     loop.handler.add_callback(late)

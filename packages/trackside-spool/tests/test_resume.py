@@ -43,6 +43,13 @@ def kill_a_training(last_step, offset):
     subprocess.run([sys.executable, "-c", TRAINING, str(last_step), str(offset)], check=False, timeout=60)
 
 
+def fail_at(step, reporter, resume_from=None, **changes):
+    """Leave a training in a step by an error."""
+    loop = FakeLoop([reporter], output_dir="out", eval_strategy="no", **changes)
+    with pytest.raises(RuntimeError):
+        loop.train(resume_from, fail_at=step)
+
+
 def only_folder():
     (found,) = run_folders(Path("out"))
     return found
@@ -97,16 +104,37 @@ def test_another_tracker_gets_each_step_of_a_resumed_run_once(monkeypatch):
 
 
 def test_what_was_ended_and_then_resumed_and_killed_was_killed(delivered):
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no", num_train_epochs=1).train()
     kill_a_training(6, offset=0)
     assert delivered().statuses == ["killed"]
 
 
 def test_a_tracker_that_had_steps_which_a_resume_has_made_void_is_told_to_which_step_to_go_back(delivered):
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    fail_at(7, RecordingReporter())
     kill_a_training(6, offset=0)
     (run,) = delivered().runs
     assert run.step == 4
+
+
+def test_what_goes_on_from_before_the_end_of_a_run_is_a_run_of_its_own_that_names_the_first(caplog):
+    first, branch = RecordingReporter(), RecordingReporter()
+    FakeLoop([first], output_dir="out", eval_strategy="no").train()
+    FakeLoop([branch], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-4")
+    ((run,), (parent,)) = branch.runs, first.runs
+    assert run.tracker_id is None
+    assert run.source["parent"] == parent.name
+    assert run.name.startswith(parent.name)
+    assert run.id != parent.id
+    assert [step for step, _ in losses(branch)] == [5, 6, 7, 8]
+    assert f"{parent.name} has ended at step 8; what goes on from step 4 is reported as a new run" in caplog.text
+
+
+def test_a_branch_that_was_killed_goes_on_as_the_branch():
+    branch, again = RecordingReporter(), RecordingReporter()
+    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    fail_at(11, branch, resume_from="out/checkpoint-4", num_train_epochs=3)
+    FakeLoop([again], output_dir="out", eval_strategy="no").train(resume_from="out/checkpoint-8")
+    assert [run.id for run in again.runs] == [run.id for run in branch.runs]
 
 
 def test_a_snapshot_that_a_killed_training_has_left_is_deleted_once_it_is_delivered(delivered):
@@ -132,9 +160,7 @@ def test_a_run_that_is_found_elsewhere_is_replayed_there(delivered, tmp_path, mo
 
 
 def resume(**changes):
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no", **changes).train(
-        resume_from="out/checkpoint-4"
-    )
+    fail_at(6, RecordingReporter(), resume_from="out/checkpoint-4", **changes)
 
 
 def changed_params():
@@ -143,7 +169,7 @@ def changed_params():
 
 
 def test_params_that_a_resume_changes_are_written_down_as_old_and_new_and_said_in_one_line(caplog):
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    fail_at(6, RecordingReporter())
     for rate in (0.1, 0.5, 0.5, math.inf, math.inf):
         resume(learning_rate=rate)
     rates = [params and params["learning_rate"] for params in changed_params()]
@@ -156,7 +182,7 @@ def test_params_that_a_resume_changes_are_written_down_as_old_and_new_and_said_i
 
 
 def test_a_journal_whose_first_line_is_spoilt_does_not_stop_a_resumed_training():
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    fail_at(6, RecordingReporter())
     path = only_folder().journal
     _, *others = path.read_text().splitlines(keepends=True)
     path.write_text("".join(['{"spoilt": true}\n', *others]))
@@ -165,7 +191,7 @@ def test_a_journal_whose_first_line_is_spoilt_does_not_stop_a_resumed_training()
 
 
 def test_many_changed_params_are_named_in_part(caplog):
-    FakeLoop([RecordingReporter()], output_dir="out", eval_strategy="no").train()
+    fail_at(6, RecordingReporter())
     resume(lr_scheduler_kwargs={f"beta{number}": "x" * 100 for number in range(30)})
     (line,) = [message for message in caplog.messages if "other params" in message]
     assert len(line) < 1500

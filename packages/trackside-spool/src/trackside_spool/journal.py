@@ -39,6 +39,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEADER = b'{"format":"'
 _SKIP = b'{"kind":"skip"'
 _RESUMED = b'{"kind":"resumed"'
+_FINISHED = b'{"kind":"finished"'
 
 
 class JournalError(ValueError):
@@ -224,6 +225,20 @@ def count_records(path: Path) -> int:
     while reader.read(10_000):
         pass
     return reader.number
+
+
+def step_of_end(path: Path) -> int | None:
+    """The step at which a training has come to its end; None if it has not, or was resumed since."""
+    step = None
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        for line in file:
+            if line.startswith(_RESUMED):
+                step = None
+            elif line.startswith(_FINISHED):
+                with contextlib.suppress(ValueError, KeyError):  # torn
+                    entry = orjson.loads(line)
+                    step = entry["step"] if entry["status"] == "finished" else None
+    return step
 
 
 @dataclass

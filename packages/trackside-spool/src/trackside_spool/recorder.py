@@ -35,6 +35,7 @@ from trackside_spool.journal import (
     encode,
     encode_record,
     read_run,
+    step_of_end,
 )
 from trackside_spool.process import CourierProcess, RemoteCourier
 from trackside_spool.progress import DrainLine
@@ -95,7 +96,12 @@ class SpoolRecorder(Recorder):
         self._last_log = (-1, b"{}")
 
     def _claim(self) -> RunFolder:
-        """The run's folder. A run that is live elsewhere is left alone, and this becomes a new one."""
+        """The run's folder. A run that is live elsewhere, or has ended beyond this step, is left alone."""
+        end, step = step_of_end(RunFolder.of(self.run).journal), self.run.step
+        if end is not None and end > step:
+            self._branch_off()
+            message = "%s has ended at step %d; what goes on from step %d is reported as a new run, %s."
+            logger.warning(message, self.run.source["parent"], end, step, self.run.name)
         for other in tuple(_recorders):
             other._make_way(self.run)
         try:
@@ -103,11 +109,16 @@ class SpoolRecorder(Recorder):
             folder.lock(seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
         except InUseError:
             logger.warning("%s is at work elsewhere; this training is reported as a new run.", self.run.name)
-            self.run = dataclasses.replace(self.run, id=new_id())
+            self._branch_off()
             folder = RunFolder.of(self.run)
             folder.lock()
         _recorders.add(self)
         return folder
+
+    def _branch_off(self) -> None:
+        """Become a new run, which names the one that it goes on from."""
+        run, name = self.run, f"{self.run.name}-{os.urandom(2).hex()}"
+        self.run = dataclasses.replace(run, id=new_id(), name=name, source={**run.source, "parent": run.name})
 
     def _note_resume(self) -> None:
         """Write down at which step the run goes on, and what it does with other params than before."""
@@ -220,17 +231,6 @@ class SpoolRecorder(Recorder):
         courier.keep()  # from now on a replay knows of the tracker, whatever becomes of this process
         courier.start()
 
-    def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
-        remote.told(session.position, self._skips[session.key])
-
-    def drain(self, session: Session) -> None:
-        """Wait until a tracker has got what it was told of: a user may close its run next, as with `wandb.finish()`."""
-        courier = self._couriers.get(session.key)
-        if courier is None:
-            super().drain(session)
-            return
-        self._await(session)
-        try:
     def _order_courier(
         self,
         session: Session,
@@ -247,6 +247,17 @@ class SpoolRecorder(Recorder):
         self._set_mark(session, remote)
         self._courier_process.start(remote, run, is_reopened)
 
+    def _set_mark(self, session: Session, remote: RemoteCourier) -> None:
+        remote.told(session.position, self._skips[session.key])
+
+    def drain(self, session: Session) -> None:
+        """Wait until a tracker has got what it was told of: a user may close its run next, as with `wandb.finish()`."""
+        courier = self._couriers.get(session.key)
+        if courier is None:
+            super().drain(session)
+            return
+        self._await(session)
+        try:
             self._wait_while(
                 lambda seconds: (
                     courier.tracker.sent < session.position
