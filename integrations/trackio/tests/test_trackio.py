@@ -227,6 +227,15 @@ def test_a_config_says_where_the_run_comes_from(loop, new):
     assert found["trackside/status"] == "finished"
 
 
+def test_a_run_that_is_opened_again_has_one_row_for_its_config(loop, new):
+    reporter = new()
+    training = loop(reporter)
+    training.train()
+    training.evaluate()
+    assert [row["step"] for row in database().of(reporter.tracker_id) if not row["metrics"]] == [0]
+    assert config(reporter)["trackside/status"] == "finished"
+
+
 def test_a_parameter_is_not_hidden_by_its_name(loop, new):
     reporter = new()
     loop(reporter, model=FakeModel(FakeConfig(**{"": 1, ".a": 2}))).train()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
+
+SETTLE_SECONDS = 5  # of which trackio needs half a second
 
 # Runs that reporters have opened: those that a user has opened are adopted.
 _reported: WeakSet[Any] = WeakSet()
@@ -21,6 +24,15 @@ def run_of_user() -> Any:
 def note_reported(run: Any) -> None:
     """From now on this run is known as one that a reporter has opened."""
     _reported.add(run)
+
+
+def settle(run: Any) -> None:
+    """Let a run of the user's write the rows that wait in it: with the first of them, it writes its whole config."""
+    until = time.monotonic() + SETTLE_SECONDS
+    while run._queued_logs and time.monotonic() < until:
+        time.sleep(0.05)
+    with run._client_lock:  # which it holds while it writes
+        pass
 
 
 def make_active(run: Any) -> Callable[[], None] | None:

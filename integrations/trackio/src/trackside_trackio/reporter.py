@@ -12,7 +12,7 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.deadline import within
 from trackside.delivery import reason_of
 from trackside.reporter import Configured
-from trackside_trackio.active import make_active, note_reported, run_of_user
+from trackside_trackio.active import make_active, note_reported, run_of_user, settle
 from trackside_trackio.opening import Place, continued, id_of_new, is_live, open_run, origin
 from trackside_trackio.plain import NO_SURROGATES, encodable, utc
 from trackside_trackio.quiet import hold_prints, quietly
@@ -106,11 +106,12 @@ class TrackioCallback(Reporter):
 
     def finish(self, status: Status) -> None:
         """Trackio knows no status: a word in the config, and an alert, which also goes to the webhook of the user."""
-        self._rows.configure({STATUS: status})
-        if status in ALERTS and self._rows.status_before != status:
-            self._alert(status)
         run, space_id, self._opened = self.run, self._place.space_id, None
+        if status in ALERTS and status not in (run.config.get(STATUS), self._rows.status_before):
+            self._alert(status)
+        self._rows.configure({STATUS: status})
         within(FINISH_SECONDS, quietly(run.finish))
+        self._rows.configure({})  # once more, since a row of the user's may have brought the config of before
         static = static_space(self.static_space_id, self._about.args, run.project, self._about.id)
         if space_id is not None and static is not None:
             self._publish(lambda: freeze(space_id, run.project, static, self._is_private(self._about)))
@@ -160,6 +161,7 @@ class TrackioCallback(Reporter):
 
     def _adopt(self, run: Run) -> Known | None:
         self.run = self._users_run
+        settle(self.run)
         self._place = Place.of_run(self.run)
         self._store = self._place.store()
         return find(self._store, self.run.project, self.run.id)

@@ -41,22 +41,16 @@ class Rows:
         self.configure({**new, **noted})
 
     def configure(self, values: Mapping[str, Any]) -> None:
-        """Add to the config, which goes with the row without metrics that a run begins with."""
+        """Add to the config, which goes with a row of its own, the first one of a run."""
         self._run.config.update({key: plain(value) for key, value in values.items()})
-        self._put([self._row({}, self._about.step, self._about.time, plain(self._run.config))])
+        row = self._row({}, self._about.step, self._about.time)
+        self._put([{**row, "config": plain(self._run.config), "log_id": digest(self._run.id)}])
 
-    def _row(self, values: Mapping[str, Any], step: int, time: float, config: Any = None) -> dict[str, Any]:
+    def _row(self, values: Mapping[str, Any], step: int, time: float) -> dict[str, Any]:
         metrics = {metric_key(key): plain(value) for key, value in values.items()}
-        run = {"project": self._run.project, "run": self._run.name, "run_id": self._run.id}
+        run = {"project": self._run.project, "run": self._run.name, "run_id": self._run.id, "config": None}
         log_id = digest(self._run.id, int(step), time, metrics)
-        return {
-            **run,
-            "metrics": metrics,
-            "step": int(step),
-            "timestamp": utc(time),
-            "config": config,
-            "log_id": log_id,
-        }
+        return {**run, "metrics": metrics, "step": int(step), "timestamp": utc(time), "log_id": log_id}
 
     def _put(self, rows: Iterable[dict[str, Any]]) -> None:
         rows = list(rows)

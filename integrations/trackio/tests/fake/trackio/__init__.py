@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ class Run:
         self._next_step = 0 if initial_last_step is None else initial_last_step + 1
         self.alerts: list[tuple[str, str, int | None]] = []
         self.is_finished = False
+        self._queued_logs: list[dict[str, Any]] = []
+        self._client_lock = threading.Lock()
 
     def _get_username(self) -> str | None:
         raise AssertionError("the Hub was asked for the name of the user")
