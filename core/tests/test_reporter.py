@@ -3,6 +3,7 @@
 import errno
 import sys
 import traceback
+from uuid import UUID
 
 import pytest
 from training import Loop, Notebook, kinds
@@ -131,6 +132,18 @@ def test_a_refusal_shows_no_secret_in_its_traceback_either():
     with pytest.raises(StartError, match=r"refused key \*\*\*") as caught:
         Loop(Chatty()).begin()
     assert "hf_Ab" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_id_that_is_no_text_becomes_one():
+    class Numbering(Notebook):
+        def start(self, run):
+            return UUID(int=7)
+
+    reporter = Numbering()
+    loop = Loop(reporter)
+    loop.begin()
+    assert reporter.tracker_id == "00000000-0000-0000-0000-000000000007"
+    assert loop.state.stateful_callbacks["trackside"]["trackers"] == {"notebook": reporter.tracker_id}
 
 
 def test_a_run_that_was_half_opened_when_its_tracker_refused_is_none():

@@ -260,6 +260,36 @@ def test_a_run_that_cannot_be_reopened_stays_open_until_the_next_one():
     assert reporter.told("finish") == ["finished"]
 
 
+def test_it_is_closed_as_well_if_the_next_training_has_a_reporter_of_its_own():
+    first, second, other = Pencil(), Pencil(), Notebook()
+    for reporter in (first, other, second):
+        loop = Loop(reporter)
+        loop.begin()
+        loop.end()
+    assert first.told("finish") == ["finished"]
+    assert second.told("finish") == []
+
+
+def test_a_training_in_a_training_leaves_the_run_of_the_outer_one_open():
+    outer, inner = Pencil(), Pencil()
+    Loop(outer).begin()
+    Loop(inner).begin()
+    assert outer.told("finish") == []
+
+
+def test_a_tracker_that_refuses_to_go_on_after_the_end_ends_no_program(caplog):
+    reporter = Notebook()
+    loop = Loop(reporter)
+    loop.begin()
+    loop.end()
+    reporter.failing = ("start",)
+    loop.evaluate({"eval_loss": 3.0})
+    assert "notebook cannot continue the run (RuntimeError: no start today)" in caplog.text
+    reporter.failing = ()
+    loop.evaluate({"eval_loss": 2.0})
+    assert reporter.points == [(0, {"eval/loss": 2.0})]
+
+
 def test_what_comes_after_such_a_run_was_closed_is_named_once(caplog):
     reporter = Pencil()
     loop = Loop(reporter)

@@ -106,7 +106,8 @@ class Delivery:
         try:
             with _importing:
                 self.reporter.import_sdk()
-            self.reporter.tracker_id = self.reporter.start(run)
+            tracker_id: Any = self.reporter.start(run)
+            self.reporter.tracker_id = None if tracker_id is None else str(tracker_id)  # it goes into JSON
             come_first()
         except BaseException:
             self.reporter.run = None

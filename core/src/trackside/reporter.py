@@ -284,7 +284,14 @@ class Reporter(TrainerCallback, ABC):
             if session.recorder is recorder:  # begun again with the same state: what that carries is of the run before
                 state.stateful_callbacks.pop(STATE_KEY, None)
                 recorder = None
+        self._close_former()
         return self._join(args, state, model, recorder)
+
+    def _close_former(self) -> None:
+        """Close what earlier trainings have left open by reporters of this kind: each may have made one of its own."""
+        for other in list(_open_reporters.values()):
+            if type(other) is type(self) and other._session is not None and other._session.has_ended:
+                other.close()
 
     def _join(self, args: Any, state: TrainerState, model: Any, recorder: Recorder | None) -> Session:
         if self._given is None:
@@ -373,7 +380,10 @@ class Reporter(TrainerCallback, ABC):
         session.phase = "silent"
         _open_reporters.pop(id(self), None)
         said, reason = describe(error), reason_of(error)
-        if self.is_passing(error):
+        if session.is_reopened:  # the training has ended well
+            session.phase = "closed"
+            logger.warning("%s cannot continue the run (%s); what comes now is not reported to it.", self.name, reason)
+        elif self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:
             logger.warning("%s cannot start (%s) and is left out.", self.name, reason)
