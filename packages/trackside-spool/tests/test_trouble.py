@@ -505,6 +505,28 @@ def test_who_ends_a_training_while_it_waits_for_a_start_is_told_what_is_owed(sen
         assert done.stderr.count(f"away{number} is owed ") == 1
 
 
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", -signal.SIGINT), ("SIGTERM", -signal.SIGTERM)])
+def test_who_ends_a_program_while_it_waits_for_the_end_is_told_what_is_owed(sent, code):
+    source = f"""
+    import os, signal, threading
+    from trackside_testkit import FakeLoop, RecordingReporter
+
+    class Hanging(RecordingReporter):
+        def finish(self, status):
+            threading.Timer(0.3, os.kill, [os.getpid(), signal.{sent}]).start()
+            threading.Event().wait()
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    FakeLoop([Hanging()]).train()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "TRACKSIDE_DRAIN_SECONDS": "3"},
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.count("recording is owed ") == 1
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e400", "soon", ""])
 @pytest.mark.parametrize("variable", ["TRACKSIDE_START_SECONDS", "TRACKSIDE_DRAIN_SECONDS"])
 def test_any_number_of_seconds_is_understood(variable, text, monkeypatch, caplog):

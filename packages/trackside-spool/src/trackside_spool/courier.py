@@ -105,6 +105,7 @@ class Courier(threading.Thread):
         journal: what is written to in this process, for the records that a full disk keeps in memory.
         after: a courier to the same tracker that has to end before this one begins.
         on_start: called when the run is open at the tracker.
+        on_trouble: told why a call has to wait, and nothing when it waits no more.
         on_end: called when nothing more is going to happen.
     """
 
@@ -121,6 +122,7 @@ class Courier(threading.Thread):
         journal: Journal | None = None,
         after: Any = None,
         on_start: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] = lambda trouble: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name=f"trackside-{tracker.key}", daemon=True)
@@ -129,7 +131,7 @@ class Courier(threading.Thread):
         self._run, self._folder, self._journal = run, folder, journal
         self._limit, self._is_for = limit, is_for
         self._is_reopened, self._after = is_reopened, after
-        self._on_start, self._on_end = on_start, on_end
+        self._on_start, self._on_trouble, self._on_end = on_start, on_trouble, on_end
         self._flushed_at = time.monotonic()
         self._batch, self._took = 1, SLICE_SECONDS
         self._status: Status = "finished"
@@ -340,7 +342,7 @@ class Courier(threading.Thread):
         for pause in _pauses():
             error = _error_of(attempt)
             if error is None:
-                self.trouble = ""
+                self._note_trouble("")
                 return None
             if self._reporter.is_passing(error):
                 self._tell_trouble(what, error)
@@ -352,10 +354,15 @@ class Courier(threading.Thread):
         return None
 
     def _tell_trouble(self, what: str, error: Exception) -> None:
-        self.trouble = reason_of(error)
+        self._note_trouble(reason_of(error))
         about = ("passing", type(error).__name__)
         self.delivery.warn_once(about, "%s: %s has to wait (%s).", self.tracker.key, what, self.trouble)
         self.has_answered.set()  # nobody has to wait for a server that is away
+
+    def _note_trouble(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._on_trouble(trouble)
 
     def _pause(self, seconds: float) -> None:
         """Wait; no longer than a second once the end of the training waits for this courier."""

@@ -273,14 +273,12 @@ class _Server:
             on_start=lambda: self._answer(
                 number, "started", tracker_id=reporter.tracker_id, shown_by=delivery.where()
             ),
+            on_trouble=lambda trouble: self._answer(number, "waits", trouble=trouble),
         )  # fmt: skip
         return one
 
     def _follow(self, number: int, one: Courier) -> None:
         one.start()
-        one.has_answered.wait()
-        if one.trouble and not one.has_ended.is_set():
-            self._answer(number, "waits", trouble=one.trouble)
         one.has_ended.wait()
         if one.refusal is not None:
             self._refuse(number, one.refusal)
