@@ -1,0 +1,148 @@
+"""`trackside replay`: what is owed to the trackers of runs, or whole runs to another tracker."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from trackside import resolve
+from trackside_command.console import FOLDER, REFUSALS, json_option, refusals_as_errors, say_json, sentence_of
+from trackside_spool.courier import Courier
+from trackside_spool.folder import RunFolder
+from trackside_spool.replay import Debt, Outcome, debts, replay, replay_to, runs_below
+
+INTERRUPTED = 130  # what a shell makes of Ctrl-C
+PATIENCE_SECONDS = 5
+
+
+class Report(NamedTuple):
+    """What was seen or done of one tracker of a run, for a person and for a program, and whether that is well."""
+
+    line: str
+    document: dict[str, Any]
+    is_well: bool = True
+
+
+@click.command("replay")
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--to", "target", metavar="NAME[=KEY=VALUE,...]", help="Send whole runs to this tracker instead.")
+@click.option("--list", "is_listing", is_flag=True, help="Only show the runs, their trackers and what these are owed.")
+@json_option
+def command(folder: Path, target: str | None, is_listing: bool, is_json: bool) -> None:
+    """Deliver what the trackers of all runs at or below DIR are owed."""
+    with refusals_as_errors():
+        runs = runs_below(folder)
+        name, options = _tracker_named(target) if target else ("", {})
+    work = _list if is_listing else partial(_replay_to, name, options) if target else _replay
+    reports = []
+    try:
+        for report in (report for run in runs for report in _one_by_one(work, run)):
+            reports.append(report)
+            if not is_json:
+                click.echo(report.line, err="error" in report.document)
+    except KeyboardInterrupt:
+        _say_what_is_left(folder, runs)
+        raise SystemExit(INTERRUPTED) from None
+    if is_json:
+        say_json({"trackers": [report.document for report in reports]})
+    elif not reports:
+        click.echo("Nothing is owed.")
+    if not all(report.is_well for report in reports):
+        raise SystemExit(1)
+
+
+def _one_by_one(work: Callable[[RunFolder], Iterator[Report]], run: RunFolder) -> Iterator[Report]:
+    """Each thing that is to be done for a run; a run that cannot be read does not stop the others."""
+    try:
+        yield from work(run)
+    except REFUSALS as error:
+        said = sentence_of(error)
+        yield Report(f"Error: {said}", {"folder": str(run.path), "error": said}, is_well=False)
+
+
+def _list(run: RunFolder) -> Iterator[Report]:
+    for debt in debts(run.path):
+        document = {
+            "folder": str(debt.folder),
+            "run": debt.run.name,
+            "tracker": debt.tracker.key,
+            "status": debt.tracker.status,
+            "owed": debt.records,
+            "settled": debt.is_settled,
+        }
+        yield Report(_line_of_debt(debt), document)
+
+
+def _replay(run: RunFolder) -> Iterator[Report]:
+    for outcome in replay(run, _watch, patience=0):
+        yield _report_of(run, outcome)
+
+
+def _replay_to(name: str, options: dict[str, Any], run: RunFolder) -> Iterator[Report]:
+    yield _report_of(run, replay_to(run, name, options, _watch))
+
+
+def _say_what_is_left(folder: Path, runs: list[RunFolder]) -> None:
+    """What a replay that is interrupted leaves behind, and how to go on."""
+    for run in runs:
+        with suppress(*REFUSALS):
+            for debt in debts(run.path):
+                if not debt.is_settled:
+                    click.echo(_line_of_debt(debt), err=True)
+    click.echo(f"Interrupted. Go on with: trackside replay {shlex.quote(str(folder))}", err=True)
+
+
+def _tracker_named(target: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options in `NAME=KEY=VALUE,...`, if there is such a tracker that takes them."""
+    name, _, given = target.partition("=")
+    options = dict(map(_option, filter(None, given.split(","))))
+    if [reporter.name for reporter in resolve({name: options})] != [name.replace("-", "_")]:
+        raise ValueError(f"{name!r} is not one tracker; type the name of one.")
+    return name, options
+
+
+def _option(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise ValueError(f"{text!r} is no option; type --to NAME=KEY=VALUE,...")
+    return key, value
+
+
+def _watch(courier: Courier) -> None:
+    """Wait for a courier, and say once in a while what it has still to do; Ctrl-C leaves it."""
+    said = time.monotonic()
+    while not courier.has_ended.wait(0.2):
+        if time.monotonic() - said > PATIENCE_SECONDS:
+            said = time.monotonic()
+            trouble = f" ({courier.trouble})" if courier.trouble else ""
+            click.echo(f"{courier.tracker.key}: {courier.tracker.sent:,} records are there{trouble}", err=True)
+
+
+def _line_of_debt(debt: Debt) -> str:
+    return f"{debt.run.name}  {debt.tracker.key} ({debt.tracker.status or 'open'}) {owed(debt)}  {debt.folder}"
+
+
+def owed(debt: Debt) -> str:
+    """What a tracker is owed, as the rest of a sentence."""
+    left = f"{debt.records:,} records" if debt.records else "the rest of the run"
+    return "has everything" if debt.is_settled else f"is owed {left}"
+
+
+def _report_of(run: RunFolder, outcome: Outcome) -> Report:
+    what = f"{outcome.run.name}: {outcome.delivered:,} records to {outcome.tracker.key}"
+    document = {
+        "folder": str(run.path),
+        "run": outcome.run.name,
+        "tracker": outcome.tracker.key,
+        "delivered": outcome.delivered,
+        "failed": outcome.reason or None,
+    }
+    line = f"{what}, then it failed: {outcome.reason}" if outcome.reason else what
+    return Report(line, document, is_well=not outcome.reason)
