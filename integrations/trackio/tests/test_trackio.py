@@ -365,8 +365,11 @@ def test_only_the_users_own_calls_print(loop, new, capfd):
 
 
 def test_the_dashboard_is_named_by_its_command(loop, new, capfd):
-    loop(new(project="my digits")).train()
+    reporter = new(project="my digits")
+    loop(reporter).train()
+    reporter.close()
     assert "trackio show --project 'my digits'" in "".join(capfd.readouterr())
+    assert reporter.where() == "trackio show --project 'my digits'"
 
 
 @pytest.mark.parametrize(("age", "measures"), [(1, True), (3600, False)])
@@ -541,7 +544,7 @@ def test_a_trouble_of_a_server_is_told_from_a_refusal(new, server):
     assert server.databases["huggingface"].rows[-1]["metrics"] == {"train/loss": 0.5}
 
 
-def test_a_start_that_hangs_is_given_up_and_what_comes_of_it_is_closed(new, monkeypatch):
+def test_a_start_that_hangs_is_given_up_and_what_comes_of_it_is_for_the_next_try(new, monkeypatch):
     monkeypatch.setattr("trackside_trackio.reporter.START_SECONDS", 0.05)
     may_go_on, reporter = threading.Event(), new()
     monkeypatch.setattr("trackside_trackio.opening.find", lambda *_: may_go_on.wait(20) and None)
@@ -550,9 +553,12 @@ def test_a_start_that_hangs_is_given_up_and_what_comes_of_it_is_closed(new, monk
     assert reporter.is_passing(late.value)
     may_go_on.set()
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not (reporter.run and reporter.run.is_finished):
+    while reporter.run is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert reporter.run.is_finished
+    opened = reporter.run
+    monkeypatch.setattr("trackside_trackio.reporter.START_SECONDS", 20)
+    reporter.start(replace(RUN, tracker_id="gone"))
+    assert reporter.run is opened is not None
 
 
 def test_an_end_that_hangs_is_given_up(new, monkeypatch):

@@ -8,14 +8,58 @@ from typing import Any, NamedTuple
 
 from trackside import Run
 from trackside.values import flatten
-from trackside_trackio.plain import digest
+from trackside_trackio.active import note_reported
+from trackside_trackio.plain import digest, encodable
 from trackside_trackio.rows import STATUS
-from trackside_trackio.space import ADDRESS, prepare, token_of_user
+from trackside_trackio.space import ADDRESS, prepare, static_space, token_of_user
 from trackside_trackio.store import Known, LocalStore, RemoteStore, Store, find
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_PROJECT = "huggingface"
 LIVE_SECONDS = 60
+
+
+class Wanted(NamedTuple):
+    """What the user wants, by options of the reporter, or by those that `TrainingArguments` of transformers have."""
+
+    project: str
+    name: str
+    group: str | None
+    server_url: str | None
+    write_token: str | None
+    space_id: str | None
+    bucket_id: str | None
+    private: bool | None
+    static_space_id: str | None
+    auto_log_gpu: bool
+    auto_log_cpu: bool
+
+    @classmethod
+    def by(cls, reporter: Any, run: Run) -> Wanted:
+        args, is_live = run.args, time.time() - run.time < LIVE_SECONDS
+        project = reporter.project or run.project or DEFAULT_PROJECT
+        search = str(args.get("run_name") or run.output_dir) if run.trial_name else None
+        return cls(
+            project=project,
+            name=encodable(reporter.run_name or run.name),
+            group=reporter.group or (search and encodable(search)),
+            server_url=reporter.server_url,
+            write_token=reporter.write_token,
+            space_id=reporter.space_id or args.get("trackio_space_id"),
+            bucket_id=reporter.bucket_id or args.get("trackio_bucket_id"),
+            private=args.get("hub_private_repo") if reporter.private is None else reporter.private,
+            static_space_id=static_space(reporter.static_space_id, args, project, run.id),
+            # What a machine does while a run is replayed is not what it did during the training.
+            auto_log_gpu=reporter.auto_log_gpu and is_live,
+            auto_log_cpu=reporter.auto_log_cpu and is_live,
+        )
+
+    def place(self) -> Place:
+        """Where that is; a Space is made if there is none."""
+        if self.space_id is not None:
+            return Place.of_space(self.space_id, self.bucket_id, self.private)
+        return Place() if self.server_url is None else Place.of_server(self.server_url, self.write_token)
 
 
 class Place(NamedTuple):
@@ -38,7 +82,6 @@ class Place(NamedTuple):
 
     @classmethod
     def of_space(cls, space_id: str, bucket_id: str | None, private: bool | None) -> Place:
-        """A Space, which is made if there is none."""
         space, bucket = prepare(space_id, bucket_id, private)
         return cls(space_id=space, bucket_id=bucket)
 
@@ -79,14 +122,8 @@ def id_of_new(run: Run) -> str:
     return run.id if run.tracker_id is None else digest(run.tracker_id, run.step, run.time)
 
 
-def open_run(place: Place, about: dict[str, Any], last_step: int | None, measures: dict[str, bool]) -> Any:
-    """A `trackio.Run`, made as `trackio.init` makes one, which takes no id.
-
-    Args:
-        about: `project`, `name`, `run_id` and `group`.
-        last_step: of the run if it is continued.
-        measures: `auto_log_gpu` and `auto_log_cpu`.
-    """
+def open_run(wanted: Wanted, place: Place, run_id: str, known: Known | None) -> Any:
+    """A `trackio.Run`, made as `trackio.init` makes one, which takes no id."""
     import trackio
 
     class NamelessRun(trackio.Run):
@@ -95,8 +132,11 @@ def open_run(place: Place, about: dict[str, Any], last_step: int | None, measure
         def _get_username(self) -> None:
             return None
 
-    return NamelessRun(
-        **about,
+    run = NamelessRun(
+        project=wanted.project,
+        name=known.name if known and known.name else wanted.name,
+        run_id=run_id,
+        group=wanted.group,
         client=None,
         url=place.space_id or place.server_url,
         space_id=place.space_id,
@@ -104,10 +144,12 @@ def open_run(place: Place, about: dict[str, Any], last_step: int | None, measure
         server_base_url=place.server_url,
         write_token=place.write_token,
         existing_runs=[],
-        initial_last_step=-1 if last_step is None else last_step,
-        auto_log_gpu=measures["auto_log_gpu"],
-        auto_log_cpu=measures["auto_log_cpu"] and trackio.cpu_available(),
+        initial_last_step=-1 if known is None or known.last_step is None else known.last_step,
+        auto_log_gpu=wanted.auto_log_gpu,
+        auto_log_cpu=wanted.auto_log_cpu and trackio.cpu_available(),
     )
+    note_reported(run)
+    return run
 
 
 def origin(run: Run, run_id: str) -> dict[str, Any]:
@@ -120,8 +162,3 @@ def origin(run: Run, run_id: str) -> dict[str, Any]:
         config["trial/name"] = run.trial_name
         config |= {f"trial/{key}": value for key, value in flatten(run.trial_params or {}).items()}
     return config if run.num_parameters is None else {**config, "model/num_parameters": run.num_parameters}
-
-
-def is_live(run: Run) -> bool:
-    """Whether a run begins now: what a machine does while it is replayed is not what it did during the training."""
-    return time.time() - run.time < LIVE_SECONDS

@@ -12,12 +12,12 @@ from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.deadline import within
 from trackside.delivery import reason_of
 from trackside.reporter import Configured
-from trackside_trackio.active import make_active, note_reported, run_of_user, settle
-from trackside_trackio.opening import Place, continued, id_of_new, is_live, open_run, origin
-from trackside_trackio.plain import NO_SURROGATES, encodable, utc
+from trackside_trackio.active import make_active, run_of_user, settle
+from trackside_trackio.opening import Place, Wanted, continued, id_of_new, open_run, origin
+from trackside_trackio.plain import NO_SURROGATES, utc
 from trackside_trackio.quiet import hold_prints, quietly
 from trackside_trackio.rows import STATUS, Rows
-from trackside_trackio.space import freeze, has_token, publish, static_space, tag
+from trackside_trackio.space import freeze, has_token, publish, tag
 from trackside_trackio.store import Known, find
 
 ALERTS = {"failed": "error", "killed": "warn"}
@@ -50,6 +50,7 @@ class TrackioCallback(Reporter):
     _users_run: Any = None
     _opened: Any = None
     _undo: Callable[[], None] | None = None
+    _shown_by: str | None = None
 
     @property
     def takes_artifacts(self) -> bool:
@@ -71,10 +72,11 @@ class TrackioCallback(Reporter):
         hold_prints()
 
     def start(self, run: Run) -> str:
-        self._about = run
+        self._wanted = Wanted.by(self, run)
         self.adopted = self._users_run is not None and not self._is_another(run)
-        opening = partial(self._adopt if self.adopted else self._open_own, run)
-        known = within(START_SECONDS, quietly(opening), when_late=lambda _: self._let_go())
+        opening = self._adopt if self.adopted else partial(self._open_own, run)
+        known = within(START_SECONDS, quietly(opening))
+        self._shown_by = self._place.address or f"trackio show --project {shlex.quote(self.run.project)}"
         self._rows = Rows(self.run, self._store, run, known)
         about = origin(run, self.run.id)
         self._rows.configure(about if self.adopted else {**about, STATUS: "running"})
@@ -106,15 +108,14 @@ class TrackioCallback(Reporter):
 
     def finish(self, status: Status) -> None:
         """Trackio knows no status: a word in the config, and an alert, which also goes to the webhook of the user."""
-        run, space_id, self._opened = self.run, self._place.space_id, None
+        run, wanted, space_id, self._opened = self.run, self._wanted, self._place.space_id, None
         if status in ALERTS and status not in (run.config.get(STATUS), self._rows.status_before):
             self._alert(status)
         self._rows.configure({STATUS: status})
         within(FINISH_SECONDS, quietly(run.finish))
         self._rows.configure({})  # once more, since a row of the user's may have brought the config of before
-        static = static_space(self.static_space_id, self._about.args, run.project, self._about.id)
-        if space_id is not None and static is not None:
-            self._publish(lambda: freeze(space_id, run.project, static, self._is_private(self._about)))
+        if space_id is not None and (static := wanted.static_space_id) is not None:
+            self._publish(lambda: freeze(space_id, run.project, static, wanted.private))
 
     def attach(self) -> None:
         if self.run is not None:
@@ -129,18 +130,17 @@ class TrackioCallback(Reporter):
         """Publish a project of this machine in a static Space, if the user wants one, and name it on the card."""
         if self._session is None:
             return
-        run = self._session.recorder.run
-        static = static_space(self.static_space_id, run.args, self._project_of(run), run.id)
-        if static is None or self.server_url or self._space_of(run):
+        wanted = Wanted.by(self, self._session.recorder.run)
+        if wanted.static_space_id is None or wanted.server_url or wanted.space_id:
             return
         self.import_sdk()
-        bucket_id, private = self._bucket_of(run), self._is_private(run)
-        published = self._publish(lambda: publish(self._project_of(run), static, bucket_id, private))
+        project, static, bucket_id = wanted.project, wanted.static_space_id, wanted.bucket_id
+        published = self._publish(lambda: publish(project, static, bucket_id, wanted.private))
         if published is not None and model is not None:
             tag(model, published)
 
     def where(self) -> str | None:
-        return self._place.address or f"trackio show --project {shlex.quote(self.run.project)}"
+        return self._shown_by
 
     def place(self) -> Mapping[str, Any]:
         """What arguments of the loop or the run of the user have chosen."""
@@ -159,7 +159,7 @@ class TrackioCallback(Reporter):
         """Whether this run is not to be the one that the user has open."""
         return run.trial_name is not None or self.resume not in ("auto", "new", self._users_run.id)
 
-    def _adopt(self, run: Run) -> Known | None:
+    def _adopt(self) -> Known | None:
         self.run = self._users_run
         settle(self.run)
         self._place = Place.of_run(self.run)
@@ -168,31 +168,15 @@ class TrackioCallback(Reporter):
 
     def _open_own(self, run: Run) -> Known | None:
         """Open a new run, or the one that is to be continued, which is returned as it was."""
-        if (space_id := self._space_of(run)) is not None:
-            self._place = Place.of_space(space_id, self._bucket_of(run), self._is_private(run))
-        else:
-            self._place = Place.of_server(self.server_url, self.write_token) if self.server_url else Place()
+        self._place = self._wanted.place()
         self._store = self._place.store()
-        known = continued(self._store, self._project_of(run), run, self.resume)
+        known = continued(self._store, self._wanted.project, run, self.resume)
         run_id = id_of_new(run) if known is None else known.id
         if self._opened is None or self._opened.id != run_id:  # else an earlier try has come as far as this
-            self._opened = self._make(run, run_id, known)
-            note_reported(self._opened)
+            self._opened = open_run(self._wanted, self._place, run_id, known)
         self.run = self._opened
         self.run.config.update(known.config if known else {"_Created": utc(run.time)})
         return known
-
-    def _make(self, run: Run, run_id: str, known: Known | None) -> Any:
-        name = known.name if known and known.name else encodable(self.run_name or run.name)
-        group = encodable(str(run.args.get("run_name") or run.output_dir)) if run.trial_name else None
-        about = {"project": self._project_of(run), "name": name, "run_id": run_id, "group": self.group or group}
-        measures = {name: getattr(self, name) and is_live(run) for name in ("auto_log_gpu", "auto_log_cpu")}
-        return open_run(self._place, about, known.last_step if known else None, measures)
-
-    def _let_go(self) -> None:
-        """Close a run that was opened too late for anybody to wait for it."""
-        if self._opened is not None:
-            quietly(self._opened.finish)()
 
     def _alert(self, status: Status) -> None:
         from trackio import AlertLevel
@@ -206,20 +190,6 @@ class TrackioCallback(Reporter):
             return within(PUBLISH_SECONDS, quietly(action))
         except Exception as error:
             self.warn_once("publish", "%s: the project was not published (%s).", self.name, reason_of(error))
-
-    # What TrainingArguments of transformers have options for, too.
-
-    def _project_of(self, run: Run) -> str:
-        return self.project or run.project or "huggingface"
-
-    def _space_of(self, run: Run) -> str | None:
-        return self.space_id or run.args.get("trackio_space_id")
-
-    def _bucket_of(self, run: Run) -> str | None:
-        return self.bucket_id or run.args.get("trackio_bucket_id")
-
-    def _is_private(self, run: Run) -> bool | None:
-        return run.args.get("hub_private_repo") if self.private is None else self.private
 
 
 def _clean(name: str) -> str:
