@@ -84,6 +84,14 @@ def in_clearml(output: Path) -> Points:
     return by_key((f"{event['metric']}/{event['variant']}", event["iter"], event["value"]) for event in scalars)
 
 
+def in_trackio(output: Path) -> Points:
+    """In the database of the project, below the home of the user."""
+    (file,) = output.parent.glob("home/.cache/huggingface/trackio/*.db")
+    with sqlite3.connect(file) as database:
+        rows = database.execute("select step, metrics from metrics order by id").fetchall()
+    return by_key((key, step, value) for step, metrics in rows for key, value in json.loads(metrics).items())
+
+
 def by_key(rows: Any) -> Points:
     found: Points = {}
     for key, step, value in rows:
