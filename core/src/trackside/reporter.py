@@ -382,7 +382,8 @@ class Reporter(TrainerCallback, ABC):
         said, reason = describe(error), reason_of(error)
         if session.is_reopened:  # the training has ended well
             session.phase = "closed"
-            logger.warning("%s cannot continue the run (%s); what comes now is not reported to it.", self.name, reason)
+            message = "%s cannot continue the run (%s); what comes now is not reported to it."
+            self.warn_once("continue", message, self.name, reason)
         elif self.is_passing(error):
             logger.warning("%s cannot be reached (%s); training goes on without it.", self.name, reason)
         elif not self.required:

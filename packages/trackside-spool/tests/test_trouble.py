@@ -240,6 +240,32 @@ def test_an_sdk_that_would_end_the_program_at_its_start_is_not_started_in_silenc
     assert "no licence" in outcome.reason
 
 
+def test_an_evaluation_goes_on_where_a_replay_has_gone_on_after_the_training(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    reporter, other = RecordingReporter(), RecordingReporter()
+    reporter.fail("start", ValueError("no such project"))
+    loop = train(reporter)
+    monkeypatch.setattr(replay, "build", lambda tracker: other)
+    assert [outcome.reason for outcome in replay.replay(only_folder())] == [""]
+    reporter._failing.clear()
+    loop.evaluate()
+    assert reporter.ids == other.ids
+    assert losses(reporter) == []
+    assert reporter.points["eval/loss"] == [(8, 1 / 9)]
+
+
+def test_an_evaluation_is_reported_after_the_journal_of_the_training_was_pruned():
+    reporter = RecordingReporter()
+    loop = train(reporter)
+    assert replay.prune(Path("out"))
+    loop.evaluate()
+    assert reporter.points["eval/loss"] == [(8, 1 / 9)]
+    assert losses(reporter) == EXPECTED
+    *_, end, log, evaluated = [record.kind for _, record in Reader(only_folder().journal).read(100)]
+    assert (end, log, evaluated) == ("finished", "log", "evaluate")
+    assert is_settled()
+
+
 @pytest.mark.parametrize("seconds", ["-1", "nan", "0", "soon"])
 def test_a_server_that_asks_for_a_pause_that_is_none_is_tried_again(seconds):
     busy = ConnectionResetError("busy")

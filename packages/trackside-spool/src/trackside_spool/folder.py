@@ -152,6 +152,11 @@ class RunFolder:
             os.close(file)
 
     @property
+    def is_locked(self) -> bool:
+        """Whether it is claimed by this process."""
+        return bool(self._locks)
+
+    @property
     def couriers_lock(self) -> int:
         """The descriptor that a courier process inherits, so that the run is in use as long as it lives."""
         _, couriers = self._locks

@@ -159,14 +159,18 @@ class SpoolRecorder(Recorder):
             return
         self._drain_until = None
         before = self._couriers.get(session.key)
-        tracker = self._folder.tracker(session.key) if before is None else before.tracker
+        tracker = self._known_of(session.key, before)
         if tracker is None:
             tracker = tracker_of(session.key, reporter)
             tracker.sent = tracker.durable = session.position
             tracker.offset = self._journal.end if session.position == self._count else self._last_offset
         elif not is_reopened:
             run = self._resumed(run, tracker)
+        else:
+            run = dataclasses.replace(run, tracker_id=run.tracker_id or tracker.tracker_id)
         self._folder.lock()
+        with contextlib.suppress(OSError):  # the courier says that it finds nothing to read
+            self._journal.restore()
         self._start_until[session.key] = time.monotonic() + seconds_of("TRACKSIDE_START_SECONDS", 10)
         try:
             self._start_courier(session, run, tracker, is_reopened, before)
@@ -176,6 +180,14 @@ class SpoolRecorder(Recorder):
                 courier.close("killed")
                 self._say_owed(courier)
             raise
+
+    def _known_of(self, key: str, before: Courier | RemoteCourier | None) -> Tracker | None:
+        """What a tracker has of the run: a replay may have gone on with one that this process had let go of."""
+        written = self._folder.tracker(key)
+        if before is None:
+            return written
+        is_ours = written is None or self._folder.is_locked or written.durable < before.tracker.durable
+        return before.tracker if is_ours else written
 
     def wait_for_start(self, session: Session) -> None:
         courier = self._couriers.get(session.key)
