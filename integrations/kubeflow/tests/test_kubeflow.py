@@ -19,6 +19,7 @@ from trackside import StartError, TrainerState, registry, resolve
 from trackside.options import options_of
 from trackside.registry import NotConfiguredError
 from trackside_kubeflow import KubeflowCallback, updates
+from trackside_kubeflow import controller as controller_module
 from trackside_kubeflow.address import Address
 from trackside_kubeflow.progress import Progress
 from trackside_testkit import Reported, ReporterContract
@@ -374,6 +375,30 @@ def test_a_controller_that_is_away_for_a_while_is_one_warning(loop, new, job, of
     assert warning.startswith(
         "kubeflow: the status of the TrainJob could not be updated (RefusedError: 503 as the test"
     )
+
+
+def test_a_controller_that_goes_on_refusing_is_asked_less_and_less_often(loop, new, job, often):
+    job.answers = [403] * 100
+    training = loop(new())
+    training.fire("on_train_begin")
+    until = time.monotonic() + 0.7
+    while time.monotonic() < until:
+        training.state.global_step += 1
+        time.sleep(0.005)
+    assert 3 <= job.requests <= 7
+
+
+def test_an_end_that_nobody_waits_for_any_more_is_not_told(loop, new, job, monkeypatch):
+    monkeypatch.setattr(updates, "END_SECONDS", 0.3)
+    monkeypatch.setattr(controller_module, "ANSWER_SECONDS", 0.5)
+    job.answers = [None]
+    reporter = new()
+    training = loop(reporter)
+    training.fire("on_train_begin")
+    thread = reporter.run
+    training.fire("on_train_end")
+    thread.join(20)
+    assert job.statuses == []
 
 
 def test_the_end_is_told_again_where_the_controller_was_away_just_then(loop, new, job, caplog):

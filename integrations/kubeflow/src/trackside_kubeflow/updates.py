@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from trackside_kubeflow.progress import Progress, TrainerStatus
 
 SECONDS_BETWEEN = 5.0
+LONGEST_PAUSE = 60.0
 END_SECONDS = 10.0
 SECONDS_BETWEEN_TRIES = 0.5  # at the end, when there is not much time left
 
@@ -21,7 +22,7 @@ class Updates(threading.Thread):
     """Sends the status of a training: whenever it is asked to, and what is new every five seconds at most.
 
     It looks at the progress by itself, so that a step of the training costs nothing, and a training that hangs is not
-    made to look alive.
+    made to look alive. A controller that does not take it is asked less and less often, down to once a minute.
 
     Args:
         progress: what to tell.
@@ -42,6 +43,7 @@ class Updates(threading.Thread):
         self._send, self._is_passing, self._complain = send, is_passing, complain
         self._asked: SimpleQueue[TrainerStatus | None] = SimpleQueue()
         self._sent = progress.status()  # what is there at the start is no news
+        self._pause = SECONDS_BETWEEN
         self._error: Exception | None = None
         self._end_by: float | None = None
 
@@ -61,11 +63,11 @@ class Updates(threading.Thread):
             raise TimeoutError(f"no answer within {END_SECONDS:g} seconds")
 
     def run(self) -> None:
-        while (status := self._next()) is not None:
+        while (status := self._next()) is not None and not self._is_late:
             self._try(status)
             if self._error is not None and self._end_by is None:
                 self._complain(self._error)
-        while self._may_try_again():
+        while self._error is not None and self._is_passing(self._error) and not self._is_late:
             time.sleep(SECONDS_BETWEEN_TRIES)
             self._try(self.progress.status())
 
@@ -73,7 +75,7 @@ class Updates(threading.Thread):
         """What was asked for, else what is new after some seconds; None at the end."""
         while True:
             with suppress(Empty):
-                return self._asked.get(timeout=SECONDS_BETWEEN)
+                return self._asked.get(timeout=self._pause)
             status = self.progress.status()
             if _without_clocks(status) != _without_clocks(self._sent):
                 return status
@@ -82,13 +84,14 @@ class Updates(threading.Thread):
         try:
             self._send(status)
         except Exception as error:  # whatever it is, the next status may arrive
-            self._error = error
+            self._error, self._pause = error, min(2 * self._pause, LONGEST_PAUSE)
         else:
-            self._sent, self._error = status, None
+            self._sent, self._error, self._pause = status, None, SECONDS_BETWEEN
 
-    def _may_try_again(self) -> bool:
-        is_passing = self._error is not None and self._is_passing(self._error)
-        return is_passing and self._end_by is not None and time.monotonic() < self._end_by
+    @property
+    def _is_late(self) -> bool:
+        """Whether nobody waits for the end any more; another run may have begun."""
+        return self._end_by is not None and time.monotonic() >= self._end_by
 
 
 def _without_clocks(status: TrainerStatus) -> TrainerStatus:
