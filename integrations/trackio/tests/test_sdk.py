@@ -274,6 +274,15 @@ def test_the_hub_is_not_asked_for_the_name_of_the_user(loop, new, monkeypatch):
     assert asked == []
 
 
+def test_a_project_whose_files_would_be_those_of_another_is_refused(loop, new):
+    from trackio.sqlite_storage import SQLiteStorage
+
+    if not hasattr(SQLiteStorage, "validate_project_name"):
+        pytest.skip("this version of trackio keeps one file for each project")
+    with pytest.raises(StartError, match="is not allowed"):
+        begin(loop(new(project="digits_configs")))
+
+
 def test_what_is_in_the_inbox_of_a_network_file_system_is_what_a_dashboard_gets(loop, new, stored, monkeypatch):
     from trackio import server
 

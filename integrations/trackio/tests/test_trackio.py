@@ -265,6 +265,20 @@ def test_the_project_is_that_of_the_user_or_of_the_loop(loop, new, monkeypatch):
     assert row["run_name"] == "blue"
 
 
+def test_a_project_that_trackio_does_not_take_is_an_error(loop, new):
+    with pytest.raises(StartError, match="'registry-x' is not allowed"):
+        begin(loop(new(project="registry-x")))
+
+
+def test_an_empty_variable_is_none(loop, new, monkeypatch):
+    for variable in ("TRACKIO_SERVER_URL", "TRACKIO_SPACE_ID", "TRACKIO_PROJECT"):
+        monkeypatch.setenv(variable, "")
+    reporter = new()
+    assert reporter.configured()
+    loop(reporter).train()
+    assert database().ids() == [reporter.tracker_id]
+
+
 # ---- runs of the user's, and his calls ------------------------------------------------------------------------------
 
 

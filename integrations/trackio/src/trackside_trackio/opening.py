@@ -41,10 +41,10 @@ class Wanted(NamedTuple):
         project = reporter.project or run.project or DEFAULT_PROJECT
         search = str(args.get("run_name") or run.output_dir) if run.trial_name else None
         return cls(
-            project=project,
+            project=encodable(project),
             name=encodable(reporter.run_name or run.name),
             group=reporter.group or (search and encodable(search)),
-            server_url=reporter.server_url,
+            server_url=reporter.server_url or None,
             write_token=reporter.write_token,
             space_id=reporter.space_id or args.get("trackio_space_id"),
             bucket_id=reporter.bucket_id or args.get("trackio_bucket_id"),
@@ -125,6 +125,11 @@ def id_of_new(run: Run) -> str:
 def open_run(wanted: Wanted, place: Place, run_id: str, known: Known | None) -> Any:
     """A `trackio.Run`, made as `trackio.init` makes one, which takes no id."""
     import trackio
+    from trackio.sqlite_storage import SQLiteStorage
+
+    check = getattr(SQLiteStorage, "validate_project_name", None)  # of versions that keep more than one file for each
+    if check is not None:
+        check(wanted.project)
 
     class NamelessRun(trackio.Run):
         """Does not ask the Hub for the name of the user: that can last for minutes where there is no network."""

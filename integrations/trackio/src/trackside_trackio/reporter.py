@@ -57,9 +57,9 @@ class TrackioCallback(Reporter):
         return self.log_artifacts
 
     def configured(self) -> Configured:
-        if self.space_id is not None:
+        if self.space_id:
             return Configured() if has_token() else Configured(False, "a Space needs a token; type: hf auth login")
-        if self.server_url is not None and not self.write_token and "write_token=" not in self.server_url:
+        if self.server_url and not self.write_token and "write_token=" not in self.server_url:
             return Configured(False, "its server needs a token; set TRACKIO_WRITE_TOKEN")
         return Configured()
 
@@ -133,7 +133,6 @@ class TrackioCallback(Reporter):
         wanted = Wanted.by(self, self._session.recorder.run)
         if wanted.static_space_id is None or wanted.server_url or wanted.space_id:
             return
-        self.import_sdk()
         project, static, bucket_id = wanted.project, wanted.static_space_id, wanted.bucket_id
         published = self._publish(lambda: publish(project, static, bucket_id, wanted.private))
         if published is not None and model is not None:
@@ -187,6 +186,7 @@ class TrackioCallback(Reporter):
     def _publish(self, action: Callable[[], Any]) -> Any:
         """What `action` returns; None, with a warning, where it fails."""
         try:
+            self.import_sdk()
             return within(PUBLISH_SECONDS, quietly(action))
         except Exception as error:
             self.warn_once("publish", "%s: the project was not published (%s).", self.name, reason_of(error))

@@ -8,6 +8,11 @@ FAILURES: list[Exception] = []
 
 class SQLiteStorage:
     @staticmethod
+    def validate_project_name(project: str) -> None:
+        if project.startswith("registry-"):
+            raise ValueError(f"Project name {project!r} is not allowed")
+
+    @staticmethod
     def bulk_log(
         project: str,
         run: str,
