@@ -367,6 +367,16 @@ def test_a_training_that_did_not_come_to_its_end_is_an_alert_once(loop, new, exc
     assert [alert[1:] for alert in database().alerts] == alerts
 
 
+def test_a_run_that_is_sent_twice_is_stored_and_alerted_once(new):
+    for _ in range(2):
+        reporter = new()
+        reporter.tracker_id = reporter.start(RUN)
+        reporter.log_points([Point({"train/loss": 0.5}, 1, None, 1235.5)])
+        reporter.finish("failed")
+    assert metrics(reporter) == [(1, {"train/loss": 0.5})]
+    assert len(database().alerts) == 1
+
+
 def test_only_the_users_own_calls_print(loop, new, capfd):
     import trackio
 

@@ -103,9 +103,9 @@ class Place(NamedTuple):
 
 def continued(store: Store, project: str, run: Run, insisted: str) -> Known | None:
     """The run that is to be continued, unless this is a branch of it, or it is gone and nobody insists on it."""
-    if run.tracker_id is None:
-        return None
-    known = find(store, project, run.tracker_id)
+    known = find(store, project, run.tracker_id or run.id)
+    if run.tracker_id is None:  # then it is what an earlier try, or a replay, has made
+        return known
     if run.tracker_id == insisted:
         if known is None:
             raise LookupError(f"there is no run {insisted} in the project {project}")
