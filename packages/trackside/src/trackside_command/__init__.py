@@ -1,4 +1,4 @@
-"""The `trackside` command: a module for each of its commands, which is imported when that is typed."""
+"""The `trackside` command. Each of its commands is a module in `commands`, which is imported when it is typed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"{__name__}.{name}").command
+        command: click.Command = import_module(f"{__name__}.commands.{name}").command
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

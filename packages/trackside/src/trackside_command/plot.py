@@ -90,11 +90,11 @@ def _split_of(name: str) -> tuple[str, str]:
 
 
 def _rows(run: str, split: str, values: Sequence[Value]) -> Iterator[Row]:
-    for step, number in _thinned(values):
+    for step, number in thinned(values):
         yield {"run": run, "split": split, "step": step, "value": number if math.isfinite(number) else None}
 
 
-def _thinned(values: Sequence[Value]) -> Iterable[Value]:
+def thinned(values: Sequence[Value]) -> Iterable[Value]:
     """At most so many values as a picture can show: of each stretch the lowest and the highest, in their order."""
     if len(values) <= MOST_POINTS:
         return values

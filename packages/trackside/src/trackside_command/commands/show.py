@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from trackside_command.commands.replay import owed
 from trackside_command.console import (
     FOLDER,
     Column,
@@ -23,7 +24,6 @@ from trackside_command.console import (
     terminal_width,
 )
 from trackside_command.histories import Curve, History, Standing, Value, find, tell_troubles
-from trackside_command.replay import owed
 from trackside_command.sparkline import sparkline
 
 PICTURES = (".png", ".svg", ".html")

@@ -1,6 +1,7 @@
-"""The command, as a person types it."""
+"""What is owed is shown and delivered; what is delivered is deleted."""
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -8,29 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from conftest import contents
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from trackside_command import main
 from trackside_spool import replay
 from trackside_spool.folder import run_folders
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TRACKSIDE_DELIVERY", raising=False)
-
-
-@pytest.fixture
-def typed():
-    def typed(*words):
-        done = CliRunner().invoke(main, words)
-        return done.exit_code, done.output
-
-    return typed
 
 
 def train(**changes):
@@ -159,17 +144,13 @@ def rewritten(old, new):
 )
 def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(typed, prepare, words, said):
     prepare()
-    before = contents()
+    before = contents("out")
     code, output = typed(*words)
     assert code == 1
     assert output.startswith("Error: ")
     assert said in output
     assert output.count("\n") == 1
-    assert contents() == before
-
-
-def contents():
-    return {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    assert contents("out") == before
 
 
 @pytest.mark.parametrize("words", [["replay"], ["replay", "nowhere"], ["prune", "nowhere"], ["replay", "out", "--two"]])
@@ -244,3 +225,24 @@ def test_delivered_journals_can_be_deleted(typed):
     assert code == 0
     assert "1 journals were delivered and are deleted." in output
     assert not list(run_folders(Path("out")))
+
+
+def test_what_is_owed_and_delivered_and_deleted_can_be_read_by_programs(typed):
+    train()
+    forget_delivery()
+    (about,) = json.loads(typed("replay", "out", "--list", "--json")[1])["trackers"]
+    assert (about["tracker"], about["status"], about["owed"], about["settled"]) == ("tensorboard", None, 12, False)
+    code, output = typed("replay", "out", "--json")
+    (about,) = json.loads(output)["trackers"]
+    assert (code, about["delivered"], about["failed"]) == (0, 12, None)
+    assert json.loads(typed("replay", "out", "--json")[1]) == {"trackers": []}
+    folder = str(next(run_folders(Path("out"))).path)
+    assert json.loads(typed("prune", "out", "--json")[1]) == {"deleted": [folder]}
+
+
+def test_a_program_reads_as_well_which_journal_cannot_be_read(typed):
+    break_the_journal()
+    code, output = typed("replay", "out", "--json")
+    (about,) = json.loads(output)["trackers"]
+    assert code == 1
+    assert about["error"].endswith("journal.jsonl is no journal of a run.")
