@@ -539,8 +539,7 @@ class ReporterContract(Workbench):
             hub_token=secret["hub_token"],
             lr_scheduler_kwargs=nested,
         )
-        loop.fire("on_train_begin")
-        loop.state.global_step = 1
+        loop.begin(1)
         loop.log({"note": f"cloned with {secret['text']} and {secret['variable']}", "loss": 0.5})
         loop.log({"header": f"Authorization: Bearer {secret['bearer']}", "git": nested["endpoint"]})
         loop.log({f"loss of {secret['text']}": 0.5, "api_key": {"openai": secret["api_key"]}})

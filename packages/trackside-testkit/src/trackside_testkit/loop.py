@@ -151,6 +151,16 @@ class FakeLoop:
         self.fire("on_predict", metrics=metrics)
         return metrics
 
+    def begin(self, step: int = 0) -> None:
+        """Begin a training that the test itself goes on with, and be at a step of it."""
+        self.fire("on_train_begin")
+        self.state.global_step = step
+
+    def log_at(self, step: int, **logs: Any) -> None:
+        """Go to a step, and log there."""
+        self.state.global_step = step
+        self.log(logs)
+
     def log(self, logs: dict[str, Any]) -> None:
         """Log at the present step. As in a Trainer, `logs` gets the epoch, and the callbacks get `logs` itself."""
         logs["epoch"] = self.state.epoch

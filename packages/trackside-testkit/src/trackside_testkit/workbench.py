@@ -15,7 +15,7 @@ import pytest
 
 from trackside import Reporter, Status
 from trackside.mapping import Keys
-from trackside.options import options_of
+from trackside_testkit.integration import forget_variables
 from trackside_testkit.loop import FakeLoop
 
 
@@ -88,8 +88,7 @@ class Workbench:
 
     def short_training(self, loop: FakeLoop) -> None:
         """All that can be reported, once, at step 1."""
-        loop.fire("on_train_begin")
-        loop.state.global_step = 1
+        loop.begin(1)
         loop.log({"loss": 0.5, "note": "half-way"})
         loop.save()
         loop.log({"train_loss": 0.25})
@@ -99,8 +98,7 @@ class Workbench:
         """A run that logs `logs` at step 1, as it has arrived."""
         reporter = self.reporter()
         loop = self.loop(reporter)
-        loop.fire("on_train_begin")
-        loop.state.global_step = 1
+        loop.begin(1)
         loop.log(dict(logs))
         loop.fire("on_train_end")
         return self.only_run(reporter)
@@ -204,9 +202,8 @@ class Workbench:
         monkeypatch.chdir(self.folder)
         for home in ("HOME", "USERPROFILE"):
             monkeypatch.setenv(home, str(self.folder))
-        variables = {option.variable for option in options_of(self.reporter_class).values() if option.variable}
-        for variable in variables | {name for name in os.environ if name.startswith("TRACKSIDE_")}:
-            monkeypatch.delenv(variable, raising=False)
+        ours = [variable for variable in os.environ if variable.startswith("TRACKSIDE_")]
+        forget_variables(monkeypatch, self.reporter_class, *ours)
         monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # what is told is looked at as soon as it was told
         return self.folder
 
