@@ -12,11 +12,13 @@ from azure_service import Service, StoredRun
 from reading import reported
 
 from trackside import StartError
-from trackside.options import options_of
 from trackside.records import Artifact
 from trackside_azure_ml import AzureMLCallback
 from trackside_azure_ml.service import ServiceError, ask
 from trackside_testkit import ReporterContract
+from trackside_testkit.integration import declared_options, documented_options
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 class TestChildRuns(ReporterContract):
@@ -35,10 +37,7 @@ class TestChildRuns(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(AzureMLCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(AzureMLCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
@@ -56,16 +55,6 @@ def new(service):
     yield make
     for reporter in made:
         reporter.close()
-
-
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
 
 
 def points(run, name):
@@ -108,14 +97,14 @@ def test_a_run_that_is_asked_for_by_its_id_is_reported_to_and_never_closed(loop,
 
 def test_a_run_that_is_asked_for_and_not_there_is_refused_in_one_sentence(loop, new):
     with pytest.raises(StartError, match="Run mine not found") as refused:
-        begin(loop(new(resume="mine")))
+        loop(new(resume="mine")).begin()
     assert "\n" not in str(refused.value)
 
 
 def test_it_says_what_shows_the_run(loop, new):
     reporter = new()
     assert reporter.where() is None
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.where() == "https://ml.example.org/runs/job-1"
 
 
@@ -145,7 +134,7 @@ def test_a_job_that_is_started_again_goes_on_in_its_run(loop, new, service, tmp_
 def test_a_trial_of_a_search_is_a_run_below_that_of_the_job(loop, new, service):
     training = loop(new(), run_name="search")
     training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
-    begin(training)
+    training.begin()
     training.fire("on_exception", exception=type("TrialPruned", (Exception,), {})())
     (child,) = service.children
     assert child.name == "train>search-trial-0"
@@ -156,8 +145,9 @@ def test_a_trial_of_a_search_is_a_run_below_that_of_the_job(loop, new, service):
 def test_a_child_run_is_continued_only_if_it_is_still_open(loop, new, service, tmp_path, is_open):
     first = new(child_runs=True)
     loop(first).train()
-    if not is_open:
-        first.close()
+    first.close()
+    if is_open:
+        service.runs[first.tracker_id].status = "Running"  # as one that was killed has left it
     second = new(child_runs=True)
     loop(second, num_train_epochs=2).train(resume_from=tmp_path / "out" / "checkpoint-4")
     second.close()
@@ -196,13 +186,13 @@ def test_a_start_that_is_tried_again_finds_the_child_run_that_it_has_made(loop, 
         return start(run)
 
     monkeypatch.setattr(reporter, "start", start_twice)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert [child.id for child in service.children] == [reporter.tracker_id]
 
 
 def test_what_a_user_has_logged_to_a_child_run_is_sent_before_it_ends_and_nothing_runs_on(loop, new, service):
     reporter = new(child_runs=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     run = reporter.run
     run.log("mine", 1.5, step=2)
     reporter.close()
@@ -217,7 +207,7 @@ def test_a_child_run_ends_also_where_the_program_does_and_starts_no_threads(loop
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     reporter = new(child_runs=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     reporter.run.log("mine", 1.5, step=2)
     monkeypatch.setattr(reporter.run, "flush", refuse)
     monkeypatch.setattr(threading.Thread, "start", refuse)
@@ -230,9 +220,9 @@ def test_a_child_run_ends_also_where_the_program_does_and_starts_no_threads(loop
 
 def test_numbers_have_one_type_raw_names_and_the_time_at_which_the_loop_logged_them(loop, new, service, monkeypatch):
     training = loop(new())
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5)
-    log(training, 3, loss=1, eval_loss=0.5, count=2**70)
+    training.log_at(3, loss=1, eval_loss=0.5, count=2**70)
     found = [value for value in service.job.metrics.values() if value["name"] in ("loss", "eval_loss", "count")]
     assert [value["data"] for value in found] == [{"loss": 1.0}, {"eval_loss": 0.5}, {"count": float(2**70)}]
     assert {(value["step"], value["createdUtc"]) for value in found} == {(3, "1970-01-01T00:20:34.500000Z")}
@@ -240,9 +230,9 @@ def test_numbers_have_one_type_raw_names_and_the_time_at_which_the_loop_logged_t
 
 def test_what_is_not_finite_is_a_row_of_a_table_and_one_warning(loop, new, service, caplog):
     training = loop(new())
-    begin(training)
-    log(training, 3, loss=math.nan, grad_norm=math.inf)
-    log(training, 4, loss=-math.inf, grad_norm=2.5)
+    training.begin()
+    training.log_at(3, loss=math.nan, grad_norm=math.inf)
+    training.log_at(4, loss=-math.inf, grad_norm=2.5)
     assert service.job.table("trackside/not_finite") == [
         {"step": 3, "name": "loss", "value": "nan"},
         {"step": 3, "name": "grad_norm", "value": "inf"},
@@ -257,9 +247,9 @@ def test_the_same_points_sent_again_are_no_doubles(loop, new, service, monkeypat
     sent, send = [], reporter.log_points
     monkeypatch.setattr(reporter, "log_points", lambda points: (sent.append(points), send(points)))
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5, broken=math.nan)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5, broken=math.nan)
+    training.log_at(1, loss=0.5)
     before = list(service.job.metrics)
     send(sent[0])
     assert list(service.job.metrics) == before
@@ -268,9 +258,9 @@ def test_the_same_points_sent_again_are_no_doubles(loop, new, service, monkeypat
 
 def test_more_metrics_than_a_run_may_have_cost_no_others_and_are_named(loop, new, service, caplog):
     training = loop(new())
-    begin(training)
-    log(training, 1, loss=0.5, **{f"class_{number}": 0.25 for number in range(60)})
-    log(training, 2, loss=0.25, **{f"class_{number}": 0.5 for number in range(60)})
+    training.begin()
+    training.log_at(1, loss=0.5, **{f"class_{number}": 0.25 for number in range(60)})
+    training.log_at(2, loss=0.25, **{f"class_{number}": 0.5 for number in range(60)})
     assert points(service.job, "loss") == [(1, 0.5), (2, 0.25)]
     assert len({metric["name"] for metric in service.job.metrics.values()}) == 50
     refused = [message for message in caplog.messages if "a run has no more than 50 metrics" in message]
@@ -279,9 +269,9 @@ def test_more_metrics_than_a_run_may_have_cost_no_others_and_are_named(loop, new
 
 def test_a_long_text_is_cut_and_whole_in_a_file_and_what_cannot_be_encoded_is_replaced(loop, new, service):
     training = loop(new(), run_name="caf\udce9")
-    begin(training)
-    log(training, 1, note="x" * 256)
-    log(training, 2, note="caf\udce9")
+    training.begin()
+    training.log_at(1, note="x" * 256)
+    training.log_at(2, note="caf\udce9")
     first, second = service.job.table("trackside/texts")
     assert first["text"].endswith("... (256 characters)")
     assert second == {"step": 2, "name": "note", "text": "caf?"}
@@ -301,7 +291,7 @@ def test_checkpoints_are_sent_on_request(loop, new, service):
 
 def test_a_file_whose_name_is_taken_is_kept_beside_the_other(loop, new, service, tmp_path):
     reporter = new(log_artifacts=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     for text in ("old", "new"):
         (tmp_path / "model.txt").write_text(text)
         reporter.log_artifact(Artifact(str(tmp_path / "model.txt"), "best", "model"))
@@ -317,7 +307,7 @@ def test_a_file_whose_name_is_taken_is_kept_beside_the_other(loop, new, service,
 
 def test_a_file_that_is_refused_for_another_reason_is_tried_once(loop, new, service):
     reporter = new(log_artifacts=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     with pytest.raises(ServiceError, match="no path of a file"):
         reporter.log_file("../up.txt", "text")
     assert sum("/artifacts/" in request for request in service.requests) == 1
@@ -362,7 +352,7 @@ def test_where_no_job_runs_it_is_for_those_who_name_it(new, service, monkeypatch
 @pytest.mark.parametrize(("status", "is_passing"), [(500, True), (503, True), (429, True), (401, False), (400, False)])
 def test_it_tells_a_trouble_that_passes_from_one_that_does_not(loop, new, service, status, is_passing):
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     service.trouble = {"": status}
     with pytest.raises(ServiceError) as failed:
         reporter.log_text("note", "half-way", 1, 0.0)

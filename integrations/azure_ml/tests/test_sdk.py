@@ -115,18 +115,13 @@ class TestChildRunsOfTheRealSDK(ReporterContract):
         return [reported(run) for run in self.service.children]
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 def test_each_value_arrives_as_it_was_logged(loop, service, monkeypatch, capfd, caplog):
     reporter = AzureMLCallback(log_artifacts=True)
     training = loop(reporter, run_name="blue", lr_scheduler_kwargs={"long": "x" * 300, "none": None})
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way", **{"r@10": 1})
-    log(training, 4, grad_norm=math.inf, loss=-0.0, **{"größe/a b": True})
+    training.log_at(3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way", **{"r@10": 1})
+    training.log_at(4, grad_norm=math.inf, loss=-0.0, **{"größe/a b": True})
     training.save()
     training.fire("on_train_end")
     job = service.job
@@ -199,7 +194,7 @@ def test_files_whose_names_are_taken_are_kept_beside_the_others(loop, service):
 def test_a_metric_that_the_service_refuses_is_named_with_the_reason(loop, service, caplog):
     training = loop(AzureMLCallback())
     training.fire("on_train_begin")
-    log(training, 1, **{f"class_{number}": 0.5 for number in range(60)})
+    training.log_at(1, **{f"class_{number}": 0.5 for number in range(60)})
     training.fire("on_train_end")
     assert any("azure_ml does not take class_59: a run has no more than 50" in message for message in caplog.messages)
     assert ("class_1", 1, 0.5) in service.job.numbers

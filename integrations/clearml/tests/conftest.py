@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from trackside_testkit import FakeLoop
+from trackside_testkit.integration import fake_modules
+from trackside_testkit.integration import loop as loop
 
-FAKE = str(Path(__file__).parent / "fake")
-
-
-def modules_of_clearml() -> dict[str, Any]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "clearml"}
-
-
-@contextmanager
-def fake_sdk() -> Iterator[None]:
-    """`import clearml` imports the fake, anew, and afterwards again what it did before."""
-    real = modules_of_clearml()
-    for name in real:
-        del sys.modules[name]
-    sys.path.insert(0, FAKE)
-    try:
-        yield
-    finally:
-        sys.path.remove(FAKE)
-        for name in modules_of_clearml():
-            del sys.modules[name]
-        sys.modules.update(real)
+fake_sdk = partial(fake_modules, Path(__file__).parent / "fake", "clearml")
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +28,3 @@ def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         return
     with fake_sdk():
         yield
-
-
-@pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A function that makes a loop for a reporter, with its output below the test's folder, where it runs."""
-    monkeypatch.chdir(tmp_path)
-
-    def make(*callbacks: Any, **arguments: Any) -> FakeLoop:
-        return FakeLoop(callbacks, **{"output_dir": tmp_path / "out", "num_train_epochs": 1, **arguments})
-
-    return make

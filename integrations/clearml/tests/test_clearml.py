@@ -14,12 +14,13 @@ from zipfile import ZipFile
 import pytest
 
 from trackside import StartError
-from trackside.options import options_of
 from trackside.records import Artifact
 from trackside.values import flatten
 from trackside_clearml import ClearMLCallback
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
 
+README = Path(__file__).parents[1] / "README.md"
 SUMMARY = "Summary"
 
 
@@ -68,27 +69,13 @@ class TestClearML(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(ClearMLCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(ClearMLCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, which is closed after the test."""
-    made = []
-
-    def make(**options):
-        made.append(ClearMLCallback(**options))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(ClearMLCallback)
 
 
 @pytest.fixture
@@ -117,26 +104,16 @@ def parameters(reporter, section="Transformers"):
     return server().parameters(reporter.tracker_id, section)
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
-
-
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
 def test_scalars_have_their_own_iteration_and_the_time_at_which_the_loop_logged_them(loop, new, monkeypatch):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 30, loss=1)
-    log(training, 3, eval_loss=0.5)
+    training.log_at(30, loss=1)
+    training.log_at(3, eval_loss=0.5)
     scalars = [event for event in server().events if event["type"] == "training_stats_scalar"]
     assert {event["timestamp"] for event in scalars} == {1234568}
     found = [scalar for scalar in server().scalars(reporter.tracker_id) if scalar[1] != "epoch"]
@@ -146,18 +123,18 @@ def test_scalars_have_their_own_iteration_and_the_time_at_which_the_loop_logged_
 def test_a_raw_name_has_a_plot_of_its_own(loop, new):
     reporter = new(key_style="raw")
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5)
     assert ("loss", "loss", 1, 0.5) in server().scalars(reporter.tracker_id)
 
 
 def test_what_is_no_number_of_32_bits_is_a_line_of_the_console_and_no_zero(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step in (3, 7):
-        log(training, step, loss=float(step), grad_norm=float("inf"), broken=float("nan"), huge=-1e39)
-    log(training, 7, train_loss=float("nan"), total_flos=5.0)
+        training.log_at(step, loss=float(step), grad_norm=float("inf"), broken=float("nan"), huge=-1e39)
+    training.log_at(7, train_loss=float("nan"), total_flos=5.0)
     assert [value for *_, value in server().scalars(reporter.tracker_id) if value] == [3.0, 7.0, 5.0]
     assert server().console(reporter.tracker_id) == [
         "train/grad_norm is inf at step 3",
@@ -195,7 +172,7 @@ def test_what_a_resumed_run_has_changed_is_a_line_of_the_console(loop, new):
     loop(first, learning_rate=0.5).train()
     second = new(resume=first.tracker_id)
     training = loop(second, learning_rate=0.25, seed=7)
-    begin(training)
+    training.begin()
     assert parameters(second)["learning_rate"] == "0.25"
     lines = server().console(second.tracker_id)
     assert "Transformers/learning_rate was 0.5, is 0.25 from step 0" in lines
@@ -246,14 +223,14 @@ def test_trials_of_a_search_are_told_apart_in_a_task_that_the_user_has_named(loo
     reporter = new(task_name="search")
     training = loop(reporter)
     training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
-    begin(training)
+    training.begin()
     assert task_of(reporter)["name"] == "search-trial-0"
 
 
 def test_what_else_the_sdk_can_do_is_off_unless_the_user_wants_it(loop, new):
     from clearml import Task
 
-    begin(loop(new(task_init={"auto_connect_streams": True, "tags": ["vision"]})))
+    loop(new(task_init={"auto_connect_streams": True, "tags": ["vision"]})).begin()
     arguments, frameworks, streams, machine = Task.current_task().connected
     assert (arguments, set(frameworks.values()), streams, machine) == (False, {False}, True, False)
     assert task_of_current()["tags"] == ["vision"]
@@ -298,7 +275,7 @@ def test_a_checkpoint_whose_task_takes_no_more_starts_another_one(loop, new, tmp
 
 def test_a_task_that_the_user_names_and_that_is_not_there_is_refused(loop, new):
     with pytest.raises(StartError, match="there is no task 0000"):
-        begin(loop(new(resume="0000")))
+        loop(new(resume="0000")).begin()
 
 
 def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_task(loop, new, monkeypatch):
@@ -315,7 +292,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_task(loo
         return start(run)
 
     monkeypatch.setattr(reporter, "start", start_twice)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert len(server().tasks) == 1
     assert parameters(reporter, "trackside")["run"]
 
@@ -326,7 +303,7 @@ def refuse(*arguments, **options):
 
 def test_a_finish_that_fails_half_way_can_be_made_again(loop, new):
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     server().trouble = 500
     with pytest.raises(Exception, match="there is trouble"):
         reporter.finish("failed")
@@ -372,13 +349,13 @@ def test_a_run_that_is_resumed_or_evaluated_keeps_its_section_in_a_task_of_the_u
 
 def test_another_task_cannot_be_continued_while_the_users_is_open(loop, new, mine):
     with pytest.raises(StartError, match="a task is open in this program"):
-        begin(loop(new(resume="0000")))
+        loop(new(resume="0000")).begin()
 
 
 def test_two_runs_cannot_be_open_at_once(loop, new, tmp_path):
-    begin(loop(new(project_name="one")))
+    loop(new(project_name="one")).begin()
     with pytest.raises(StartError, match="one task at a time"):
-        begin(loop(new(project_name="two"), output_dir=tmp_path / "second"))
+        loop(new(project_name="two"), output_dir=tmp_path / "second").begin()
 
 
 def test_the_task_that_an_agent_runs_is_logged_to_and_left_to_the_agent(loop, new, monkeypatch):
@@ -432,7 +409,7 @@ def test_models_of_a_resumed_run_are_rotated_too(loop, new, tmp_path):
 def test_a_checkpoint_that_is_saved_again_takes_the_place_of_its_model(loop, new):
     reporter = new(log_model=True)
     training = loop(reporter)
-    begin(training, step=4)
+    training.begin(4)
     for _ in range(2):
         training.save()
         training.log({"loss": 0.5})
@@ -450,7 +427,7 @@ def test_checkpoints_are_sent_on_request(loop, new, monkeypatch, text, is_sent):
 
 def test_a_single_file_is_sent_as_it_is(loop, new, tmp_path):
     reporter = new(log_model=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     file = tmp_path / "notes.txt"
     file.write_text("a text")
     reporter.log_artifact(Artifact(str(file), "notes", "file"))
@@ -465,7 +442,7 @@ def test_nothing_closes_the_task_but_us_and_nothing_is_printed_or_patched(loop, 
     from clearml.binding.environ_bind import PatchOsFork
 
     leave = sys.exit
-    begin(loop(new()))
+    loop(new()).begin()
     assert Task.hooks == {"exit"}
     assert sys.exit is leave
     assert PatchOsFork._current_task is None
@@ -496,7 +473,7 @@ def test_the_run_is_the_current_task_while_it_is_trained(loop, new):
 
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     assert Task.current_task() is reporter.run
     assert Task.current_task().id == reporter.tracker_id
     training.fire("on_train_end")
@@ -518,13 +495,13 @@ def test_a_server_that_cannot_be_reached_ends_nothing(loop, new, caplog, trouble
 def test_a_wrong_key_is_refused_at_once(loop, new, monkeypatch):
     monkeypatch.setenv("CLEARML_API_ACCESS_KEY", "wrong")
     with pytest.raises(StartError, match="invalid credentials"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 def test_without_a_key_it_says_what_to_type(loop, new, monkeypatch):
     monkeypatch.delenv("CLEARML_API_ACCESS_KEY")
     with pytest.raises(StartError, match="type clearml-init"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 @pytest.mark.parametrize(("trouble", "is_passing"), [(0, True), (500, True), (503, True), (429, True), (400, False)])
@@ -532,7 +509,7 @@ def test_what_a_call_raises_tells_whether_trying_again_may_help(loop, new, troub
     from trackside import Point
 
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     server().trouble = trouble
     for call in (
         lambda: reporter.log_points([Point({"train/loss": 0.5}, 1, None, 1.0)]),

@@ -104,11 +104,6 @@ def sessions(tmp_path: Path):
     return lambda: Session.all_in(tmp_path / "out" / "_clearml")
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 # ---- offline --------------------------------------------------------------------------------------------------------
 
 
@@ -118,9 +113,11 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, sessions, monkeypa
     )
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 10, loss=0.1, huge=3e38, count=2**70, small=5e-324, huger=1e39, broken=math.nan, grad_norm=-math.inf)
-    log(training, 5, eval_loss=0.5, note="half-way", flag=True, **{"größe (m)": 1.5, "a/b": 2.5, "": 3.5})
-    log(training, 5, train_loss=0.25)
+    training.log_at(
+        10, loss=0.1, huge=3e38, count=2**70, small=5e-324, huger=1e39, broken=math.nan, grad_norm=-math.inf
+    )
+    training.log_at(5, eval_loss=0.5, note="half-way", flag=True, **{"größe (m)": 1.5, "a/b": 2.5, "": 3.5})
+    training.log_at(5, train_loss=0.25)
     training.fire("on_train_end")
     (session,) = sessions()
     assert [scalar for scalar in session.scalars() if scalar[1] != "epoch"] == [
@@ -157,7 +154,7 @@ def test_a_resumed_session_goes_on_in_the_same_folder_with_its_own_iterations(lo
     second = ClearMLCallback(offline=True, resume=first.tracker_id)
     training = loop(second, learning_rate=0.5)
     training.fire("on_train_begin")
-    log(training, 7, loss=2.5)
+    training.log_at(7, loss=2.5)
     training.fire("on_train_end")
     (session,) = sessions()
     assert [(step, value) for _, series, step, value in session.scalars() if series == "loss"][-1] == (7, 2.5)
@@ -169,9 +166,9 @@ def test_what_a_session_holds_beyond_what_was_safe_is_replaced(loop, sessions):
     first = ClearMLCallback(offline=True)
     training = loop(first)
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     safe = first.flush()
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     first.close()
     second = ClearMLCallback(offline=True)
     second.start(replace(first._about, tracker_id=first.tracker_id, position=safe))
@@ -329,7 +326,7 @@ def test_a_server_is_told_how_a_run_has_ended_and_goes_on_with_it_on_resume(loop
     training = loop(second)
     training.fire("on_train_begin")
     assert backend.tasks[first.tracker_id]["status"] == "in_progress"
-    log(training, 3, loss=2.5)
+    training.log_at(3, loss=2.5)
     training.fire("on_train_end")
     assert list(backend.tasks) == [first.tracker_id]
     assert ("train", "loss", 3, 2.5) in backend.scalars(first.tracker_id)
@@ -374,13 +371,13 @@ def test_a_server_in_trouble_costs_seconds_and_no_training(loop, backend, caplog
     reporter = ClearMLCallback()
     training = loop(reporter)
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     backend.trouble = code
     began = time.monotonic()
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     training.fire("on_log", logs={"note": "lost"})
     backend.trouble = None
-    log(training, 3, loss=0.125)
+    training.log_at(3, loss=0.125)
     training.fire("on_train_end")
     assert time.monotonic() - began < 20
     losses = [step for _, series, step, _ in backend.scalars(reporter.tracker_id) if series == "loss"]
@@ -418,7 +415,7 @@ def test_a_session_that_was_kept_offline_can_be_imported(loop, backend):
     reporter = ClearMLCallback(offline=True, log_model=True)
     training = loop(reporter)
     training.fire("on_train_begin")
-    log(training, 3, loss=0.5, note="half-way")
+    training.log_at(3, loss=0.5, note="half-way")
     training.save()
     training.fire("on_train_end")
     Task.set_offline(False)

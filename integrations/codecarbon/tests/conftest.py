@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trackside_testkit import FakeLoop
+from trackside_testkit.integration import fake_modules
 
-FAKE = str(Path(__file__).parent / "fake")
-
-
-def modules_of_codecarbon() -> dict[str, Any]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "codecarbon"}
-
-
-@contextmanager
-def fake_sdk() -> Iterator[None]:
-    """`import codecarbon` imports the fake, anew, and afterwards again what it did before."""
-    real = modules_of_codecarbon()
-    for name in real:
-        del sys.modules[name]
-    sys.path.insert(0, FAKE)
-    try:
-        yield
-    finally:
-        sys.path.remove(FAKE)
-        for name in modules_of_codecarbon():
-            del sys.modules[name]
-        sys.modules.update(real)
+fake_sdk = partial(fake_modules, Path(__file__).parent / "fake", "codecarbon")
 
 
 @pytest.fixture(autouse=True)

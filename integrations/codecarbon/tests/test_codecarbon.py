@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import platform
-import re
 import signal
 import tempfile
 import threading
@@ -14,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from trackside import StartError
-from trackside.options import options_of
 from trackside_codecarbon import CodeCarbonCallback
 from trackside_testkit import RecordingReporter, Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
 
+README = Path(__file__).parents[1] / "README.md"
 KWH = 0.5  # what the fake measures
 
 
@@ -57,10 +57,7 @@ class TestCodeCarbon(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(CodeCarbonCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(CodeCarbonCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
@@ -71,18 +68,7 @@ def _inline(monkeypatch):
     monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, which is closed after the test."""
-    made = []
-
-    def make(**options):
-        made.append(CodeCarbonCallback(**options))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(CodeCarbonCallback)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -14,10 +13,12 @@ import pytest
 from conftest import API_KEY
 
 from trackside import Configured, StartError
-from trackside.options import options_of
 from trackside.records import Artifact
 from trackside_comet_ml import CometCallback
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 def server():
@@ -56,10 +57,7 @@ class TestCometOffline(TestCometOnline):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(CometCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(CometCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
@@ -67,16 +65,6 @@ def test_the_table_of_options_in_the_readme_is_that_of_the_class():
 
 def stored(reporter):
     return server().experiments[reporter.tracker_id]
-
-
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
 
 
 def started_with():
@@ -89,10 +77,10 @@ def started_with():
 def test_metrics_have_the_time_step_and_epoch_of_the_loop(loop, new, monkeypatch):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
     training.state.epoch = 0.5
-    log(training, 3, loss=1, eval_loss=0.5)
+    training.log_at(3, loss=1, eval_loss=0.5)
     names = ("metricName", "metricValue", "step", "epoch", "timestamp")
     found = [tuple(row[name] for name in names) for row in stored(reporter).metrics]
     assert found[:2] == [("train/loss", 1, 3, 0.5, 1234568), ("eval/loss", 0.5, 3, 0.5, 1234568)]
@@ -107,8 +95,8 @@ def test_names_are_those_of_the_loop_on_request(loop, new):
 def test_what_a_user_logs_himself_belongs_to_the_latest_step(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 7, loss=0.5)
+    training.begin()
+    training.log_at(7, loss=0.5)
     assert reporter.run.curr_step == 7
 
 
@@ -130,8 +118,8 @@ def test_a_parameter_is_kept_as_it_is_and_one_that_is_cut_is_whole_in_a_file(loo
 def test_undecodable_text_is_stored_with_a_question_mark(loop, new):
     reporter = new()
     training = loop(reporter, run_name="caf\udce9")
-    begin(training)
-    log(training, 1, note="caf\udce9", **{"l\udce9ss": 0.5})
+    training.begin()
+    training.log_at(1, note="caf\udce9", **{"l\udce9ss": 0.5})
     assert stored(reporter).params["run_name"] == stored(reporter).others["Name"] == "caf?"
     assert [row["text"] for row in stored(reporter).texts] == ["caf?"]
     assert stored(reporter).metrics[0]["metricName"] == "train/l_ss"
@@ -165,7 +153,7 @@ def test_a_file_is_sent_again_if_the_server_was_away_and_not_if_it_has_refused_i
 
     reporter = new(log_assets=True)
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr(Streamer, "has_upload_failed", lambda self: True)
     server().is_reachable = trouble != "gone"
     training.save()
@@ -206,7 +194,7 @@ def test_a_trial_says_which_one_it_is(loop, new):
     training = loop(reporter)
     training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
     training.state.trial_params = {"lr": 0.5}
-    begin(training)
+    training.begin()
     logged = {"optimizer_id": "trial-0", "optimizer_parameters": '{"lr": 0.5}'}
     assert stored(reporter).others.items() >= logged.items()
 
@@ -307,20 +295,20 @@ def test_a_mode_insists_on_an_experiment_or_on_a_new_one(loop, new, monkeypatch)
     monkeypatch.setenv("COMET_EXPERIMENT_KEY", KEY)
     monkeypatch.setenv("COMET_MODE", "GET")
     with pytest.raises(StartError, match=f"there is no experiment {KEY}"):
-        begin(loop(new()))
+        loop(new()).begin()
     monkeypatch.setenv("COMET_MODE", "create")
     training = loop(new())
     training.train()
     training.evaluate()
     assert len(reported(server().experiments[KEY]).points["eval/loss"]) == 2
     with pytest.raises(StartError, match=f"there is an experiment {KEY}"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 def test_a_mode_that_insists_on_an_experiment_is_told_which_one(loop, new, monkeypatch):
     monkeypatch.setenv("COMET_MODE", "get")
     with pytest.raises(StartError, match=r"COMET_MODE=get insists.*COMET_EXPERIMENT_KEY"):
-        begin(loop(new()))
+        loop(new()).begin()
     assert server().experiments == {}
 
 
@@ -331,8 +319,8 @@ def test_each_trial_is_an_experiment_of_its_own_whatever_is_named(loop, new, mon
     for number in range(2):
         training = loop(reporter)
         training.state.is_hyper_param_search, training.state.trial_name = True, f"trial-{number}"
-        begin(training)
-        log(training, 1, loss=0.5)
+        training.begin()
+        training.log_at(1, loss=0.5)
         training.fire("on_train_end")
         training.evaluate()
     runs = [reported(stored) for stored in server().experiments.values()]
@@ -343,7 +331,7 @@ def test_each_trial_is_an_experiment_of_its_own_whatever_is_named(loop, new, mon
 def test_a_mode_that_there_is_not_is_refused(loop, new, monkeypatch):
     monkeypatch.setenv("COMET_MODE", "OFFLINE")
     with pytest.raises(StartError, match="COMET_MODE takes one of get_or_create, get, create, not 'offline'"):
-        begin(loop(new()))
+        loop(new()).begin()
     assert "COMET_MODE" in CometCallback().configured().why
 
 
@@ -393,7 +381,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_experime
 
     monkeypatch.setattr(reporter, "_open_experiment", fail_once)
     monkeypatch.setattr(reporter, "start", start_twice)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert len(server().experiments) == 1
 
 
@@ -433,8 +421,8 @@ def test_an_experiment_that_is_not_meant_goes_on_beside_ours(loop, new, how):
     training = loop(reporter)
     if how == "a trial":
         training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
-    begin(training)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5)
     training.fire("on_train_end")
     assert reporter.tracker_id != KEY
     assert comet_ml.get_running_experiment() is mine
@@ -456,7 +444,7 @@ def test_what_follows_an_experiment_that_its_user_has_ended_still_arrives(loop, 
 def test_ours_is_the_running_experiment_while_it_is_trained(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     import comet_ml
 
     assert comet_ml.get_running_experiment() is reporter.run
@@ -467,10 +455,10 @@ def test_ours_is_the_running_experiment_while_it_is_trained(loop, new):
 def test_an_experiment_that_somebody_else_ends_is_missed_loudly(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5)
     reporter.run.end()
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     training.fire("on_train_end")
     assert reported(stored(reporter)).points["train/loss"] == [(1, 0.5)]
     assert sum("was ended by somebody else" in message for message in caplog.messages) == 1
@@ -499,7 +487,7 @@ def test_a_server_that_is_not_there_ends_nothing(loop, new, caplog):
 
 def test_what_a_server_that_went_away_has_not_got_is_not_said_to_be_safe(loop, new):
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.flush() is None
     server().is_reachable = False
     assert reporter.flush() is NotImplemented
@@ -514,14 +502,14 @@ def test_what_a_server_that_went_away_has_not_got_is_not_said_to_be_safe(loop, n
 
 def test_an_archive_is_not_safe_before_its_end(loop, new):
     reporter = new(online=False)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.flush() is NotImplemented
 
 
 def test_what_could_not_be_written_into_an_archive_is_said_at_its_end(loop, new, caplog):
     reporter = new(online=False)
     training = loop(reporter)
-    begin(training)
+    training.begin()
     reporter.run.customer_error_message = "no space left"
     training.fire("on_train_end")
     assert sum("has not taken everything: no space left" in message for message in caplog.messages) == 1
@@ -530,7 +518,7 @@ def test_what_could_not_be_written_into_an_archive_is_said_at_its_end(loop, new,
 def test_what_comet_drops_is_never_safe_and_said_at_the_end(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     sender = logging.getLogger("comet_ml.streamer.handlers.online_handler")
     sender.error("no traceback")
     assert reporter.flush() is None
@@ -547,7 +535,7 @@ def test_what_comet_drops_is_never_safe_and_said_at_the_end(loop, new, caplog):
 def test_a_key_that_is_not_known_is_refused_and_not_shown(loop, new, monkeypatch, tmp_path):
     monkeypatch.setenv("COMET_API_KEY", "plain-looking-api-key")
     with pytest.raises(StartError, match="Comet does not know the API key") as refused:
-        begin(loop(new()))
+        loop(new()).begin()
     assert not refused.value.__cause__.__cause__
     assert "plain-looking" not in str(refused.value)
 
@@ -564,7 +552,7 @@ def test_an_experiment_that_does_not_come_alive_is_refused_with_what_was_logged(
 
     monkeypatch.setattr(Experiment, "__init__", be_dead)
     with pytest.raises(StartError, match=r"RuntimeError: The project is full\.\)"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 def test_a_start_that_takes_too_long_is_given_up_and_leaves_nothing_running(loop, new, monkeypatch, caplog):
@@ -579,7 +567,7 @@ def test_a_start_that_takes_too_long_is_given_up_and_leaves_nothing_running(loop
 
     monkeypatch.setattr(Experiment, "__init__", be_slow)
     monkeypatch.setattr(Experiment, "_close", lambda self: ended.set())
-    begin(loop(new()))
+    loop(new()).begin()
     assert sum("no answer within 0.05 seconds" in message for message in caplog.messages) == 1
     assert ended.wait(10)
 

@@ -80,11 +80,6 @@ def reported(experiment: dict[str, Any]) -> Reported:
     )
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 VALUES = {
     "loss": 0.1,
     "huge": 1e300,
@@ -104,9 +99,9 @@ def train_with_values(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
     training.state.epoch = 0.5
-    log(training, 3, **VALUES, note="half-way", **{"n" * 150: 1, "n" * 151: 2})
+    training.log_at(3, **VALUES, note="half-way", **{"n" * 150: 1, "n" * 151: 2})
     training.save()
-    log(training, 2, loss=0.2)
+    training.log_at(2, loss=0.2)
     training.fire("on_train_end")
 
 
@@ -336,10 +331,10 @@ def test_a_server_that_goes_away_and_comes_back_gets_everything(loop, server):
     reporter = CometCallback()
     training = loop(reporter)
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     assert reporter.flush() is None
     server.is_gone = True
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     assert reporter.flush() is NotImplemented
     with pytest.raises(ConnectionError) as refused:
         reporter.finish("finished")
@@ -358,11 +353,11 @@ def test_what_a_server_answers_with_an_error_is_not_taken_for_safe(loop, server,
     training.fire("on_train_begin")
     assert reporter.flush() is None
     server.trouble = 500
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     wait_until(lambda: reporter._experiment.lost)
     server.trouble = None
     wait_until(reporter.run.streamer.has_connection_to_server)
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     assert reporter.flush() is NotImplemented
     training.fire("on_train_end")
     assert sum("finish failed (RuntimeError: Comet has not taken everything" in text for text in caplog.messages) == 1

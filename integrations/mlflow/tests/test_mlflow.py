@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from trackside import StartError
-from trackside.options import options_of
 from trackside.records import Artifact
 from trackside_mlflow import MLflowCallback
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 class TestMLflow(ReporterContract):
@@ -53,27 +55,13 @@ class TestMLflow(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(MLflowCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(MLflowCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, which is closed after the test."""
-    made = []
-
-    def make(**options):
-        made.append(MLflowCallback(**options))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(MLflowCallback)
 
 
 def store(uri="memory://default"):
@@ -94,25 +82,15 @@ def artifact(reporter, path):
     return store().artifacts[reporter.tracker_id][path].decode()
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
-
-
 # ---- metrics --------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_have_raw_names_and_the_time_at_which_the_loop_logged_them(loop, new, monkeypatch):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 3, loss=1, eval_loss=0.5)
+    training.log_at(3, loss=1, eval_loss=0.5)
     found = [tuple(metric) for metric in stored(reporter).data.metrics if metric.key != "epoch"]
     assert found == [("loss", 1.0, 1234568, 3), ("eval_loss", 0.5, 1234568, 3)]
 
@@ -128,8 +106,8 @@ def test_the_same_points_sent_again_are_no_doubles(loop, new, monkeypatch):
     sent, send = [], reporter.log_points
     monkeypatch.setattr(reporter, "log_points", lambda points: (sent.append(points), send(points)))
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5, broken=float("nan"))
+    training.begin()
+    training.log_at(1, loss=0.5, broken=float("nan"))
     before = [repr(metric) for metric in stored(reporter).data.metrics]
     send(sent[0])
     assert [repr(metric) for metric in stored(reporter).data.metrics] == before
@@ -138,9 +116,9 @@ def test_the_same_points_sent_again_are_no_doubles(loop, new, monkeypatch):
 def test_an_infinity_is_no_number_but_a_tag_that_says_where_it_was(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step in (3, 7, 9):
-        log(training, step, grad_norm=float("inf"), loss=float(step), **{"a//b": float("-inf")})
+        training.log_at(step, grad_norm=float("inf"), loss=float(step), **{"a//b": float("-inf")})
     metrics = stored(reporter).data.metrics
     assert [metric.value for metric in metrics if metric.key == "loss"] == [3, 7, 9]
     assert {metric.key for metric in metrics} == {"loss", "epoch"}
@@ -152,13 +130,13 @@ def test_an_infinity_is_no_number_but_a_tag_that_says_where_it_was(loop, new, ca
 def test_an_infinity_of_a_resumed_run_does_not_hide_the_first(loop, new):
     first = new()
     training = loop(first)
-    begin(training)
-    log(training, 3, grad_norm=float("inf"))
+    training.begin()
+    training.log_at(3, grad_norm=float("inf"))
     first.close()
     second = new(resume=first.tracker_id)
     training = loop(second)
-    begin(training)
-    log(training, 8, grad_norm=float("inf"))
+    training.begin()
+    training.log_at(8, grad_norm=float("inf"))
     assert tags(second)["trackside.infinite.grad_norm"] == "inf at step 3; latest: inf at step 8"
 
 
@@ -166,8 +144,8 @@ def test_an_infinity_of_a_resumed_run_does_not_hide_the_first(loop, new):
 def test_a_name_that_is_no_clean_path_is_replaced_by_one_of_its_own(loop, new, name):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5, **{name: 2.5, f"{name}?": 3.5, "a/b": 4.5})
+    training.begin()
+    training.log_at(1, loss=0.5, **{name: 2.5, f"{name}?": 3.5, "a/b": 4.5})
     values = [metric.value for metric in stored(reporter).data.metrics if metric.key != "epoch"]
     assert sorted(values) == [0.5, 2.5, 3.5, 4.5]
 
@@ -216,8 +194,8 @@ def test_no_more_params_are_sent_than_the_user_wants_and_the_rest_is_in_a_file(l
 def test_undecodable_text_is_stored_with_a_question_mark(loop, new):
     reporter = new()
     training = loop(reporter, run_name="caf\udce9")
-    begin(training)
-    log(training, 1, note="caf\udce9")
+    training.begin()
+    training.log_at(1, note="caf\udce9")
     assert stored(reporter).data.params["run_name"] == "caf?"
     assert "caf?" in [content.decode() for content in store().artifacts[reporter.tracker_id].values()]
 
@@ -251,7 +229,7 @@ def test_tags_of_the_user_are_set_and_what_is_too_long_is_cut_and_whole_in_a_fil
 def test_tags_that_are_no_json_object_stop_the_program_at_its_start(loop, new, monkeypatch, text):
     monkeypatch.setenv("MLFLOW_TAGS", text)
     with pytest.raises(StartError, match="MLFLOW_TAGS"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 def test_a_long_name_and_a_long_command_are_cut_and_what_cannot_be_encoded_is_replaced(loop, new, monkeypatch):
@@ -277,7 +255,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_run(loop
         return start(run)
 
     monkeypatch.setattr(reporter, "start", start_twice)
-    begin(training)
+    training.begin()
     assert len(store().runs) == 1
     assert tags(reporter)["team"] == "vision"
 
@@ -346,7 +324,7 @@ def test_the_run_of_a_variable_is_continued(loop, new, monkeypatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", first.tracker_id)
     second = new()
     training = loop(second)
-    begin(training)
+    training.begin()
     assert second.tracker_id == first.tracker_id
     assert stored(second).info.status == "RUNNING"
     training.fire("on_train_end")
@@ -355,7 +333,7 @@ def test_the_run_of_a_variable_is_continued(loop, new, monkeypatch):
 
 def test_a_run_that_the_user_names_and_that_is_not_there_is_refused(loop, new):
     with pytest.raises(StartError, match="there is no run 0000"):
-        begin(loop(new(resume="0000")))
+        loop(new(resume="0000")).begin()
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
@@ -426,7 +404,7 @@ def test_a_run_may_stand_below_the_one_that_the_user_has_open(loop, new, how):
         training = loop(reporter)
         if how == "for a trial":
             training.state.is_hyper_param_search, training.state.trial_name = True, "trial-0"
-        begin(training)
+        training.begin()
         training.fire("on_train_end")
         assert mlflow.active_run() is mine
     assert reporter.tracker_id != mine.info.run_id
@@ -460,12 +438,12 @@ def stored_run(run):
 def test_the_run_is_mlflows_active_one_while_it_is_trained(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     import mlflow
 
     assert mlflow.active_run().info.run_id == reporter.tracker_id
     assert reporter.run.info.run_id == reporter.tracker_id
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     assert stored(reporter).info.status == "RUNNING"
     training.fire("on_train_end")
     assert mlflow.active_run() is None
@@ -478,7 +456,7 @@ def test_the_active_run_of_another_thread_is_not_touched(loop, new):
 
     reporter = new()
     training = loop(reporter)
-    thread = threading.Thread(target=begin, args=(training,))
+    thread = threading.Thread(target=training.begin)
     thread.start()
     thread.join()
     assert mlflow.active_run() is None
@@ -490,11 +468,11 @@ def test_the_active_run_of_another_thread_is_not_touched(loop, new):
 def test_a_run_that_its_user_has_ended_himself_is_ended_once_more_with_its_true_status(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     import mlflow
 
     mlflow.end_run()
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     training.fire("on_exception", exception=RuntimeError())
     assert [metric.value for metric in stored(reporter).data.metrics if metric.key == "loss"] == [0.5]
     assert stored(reporter).info.status == "FAILED"
@@ -510,7 +488,7 @@ def test_a_run_that_has_not_started_yet_is_not_missed_at_its_end(loop, new, capl
 def test_a_run_in_another_store_is_not_made_active_where_a_users_calls_would_not_find_it(loop, new):
     import mlflow
 
-    begin(loop(new(tracking_uri="memory://other")))
+    loop(new(tracking_uri="memory://other")).begin()
     assert mlflow.active_run() is None
 
 
@@ -574,7 +552,7 @@ def test_nothing_is_printed_on_standard_output(loop, new, capfd):
 
 def test_a_part_of_mlflow_that_is_not_installed_is_named(loop, new):
     with pytest.raises(StartError, match=r"No module named 'sqlalchemy'.*pip install mlflow"):
-        begin(loop(new(tracking_uri="incomplete://x")))
+        loop(new(tracking_uri="incomplete://x")).begin()
 
 
 @pytest.mark.parametrize(
@@ -589,7 +567,7 @@ def test_a_part_of_mlflow_that_is_not_installed_is_named(loop, new):
 def test_it_says_what_shows_the_run(loop, new, uri, shown_by):
     reporter = new(tracking_uri=uri)
     assert reporter.where() is None
-    begin(loop(reporter))
+    loop(reporter).begin()
     reporter.close()
     assert reporter.where() == (shown_by and shown_by.format(id=reporter.tracker_id))
 
@@ -598,7 +576,7 @@ def test_it_says_what_shows_the_run(loop, new, uri, shown_by):
 
 
 def test_mlflow_is_imported_without_its_telemetry_and_the_environment_stays_as_it_is(loop, new):
-    begin(loop(new()))
+    loop(new()).begin()
     assert sys.modules["mlflow"].IMPORTED_WITHOUT_TELEMETRY
     assert "MLFLOW_DISABLE_TELEMETRY" not in os.environ
 
@@ -606,7 +584,7 @@ def test_mlflow_is_imported_without_its_telemetry_and_the_environment_stays_as_i
 @pytest.mark.parametrize("text", ["false", "true"])
 def test_who_decides_on_telemetry_himself_has_his_way(loop, new, monkeypatch, text):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", text)
-    begin(loop(new()))
+    loop(new()).begin()
     assert (text == "true") == sys.modules["mlflow"].IMPORTED_WITHOUT_TELEMETRY
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == text
 
@@ -630,7 +608,7 @@ def test_checkpoints_are_sent_on_request(loop, new, monkeypatch, text, is_sent):
 
 def test_folders_within_an_artifact_stay_and_a_file_may_be_one(loop, new, tmp_path):
     reporter = new(log_artifacts=True)
-    begin(loop(reporter))
+    loop(reporter).begin()
     (tmp_path / "model" / "inner").mkdir(parents=True)
     for file in ("a.txt", "inner/b.txt", "inner/training_args.bin"):
         (tmp_path / "model" / file).write_text(file)

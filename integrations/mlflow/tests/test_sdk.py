@@ -125,11 +125,6 @@ class TestMLflowOnSQLite(ReporterContract):
         )
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 def test_each_value_stands_in_the_store_as_it_was_logged(loop, stored, monkeypatch):
     reporter = MLflowCallback(tags={"team": "vision"})
     training = loop(
@@ -137,8 +132,8 @@ def test_each_value_stands_in_the_store_as_it_was_logged(loop, stored, monkeypat
     )
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way", **{"r@10": 1})
-    log(training, 4, grad_norm=math.inf, loss=-0.0)
+    training.log_at(3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way", **{"r@10": 1})
+    training.log_at(4, grad_norm=math.inf, loss=-0.0)
     training.fire("on_train_end")
     run_id = reporter.tracker_id
     found = {(key, step): value for key, value, _, step in stored.metrics(run_id)}
@@ -305,13 +300,13 @@ def test_a_server_gets_it_all_and_nothing_is_printed(loop, server, tmp_path, cap
     reporter = MLflowCallback(experiment_name="digits", log_artifacts=True)
     training = loop(reporter, lr_scheduler_kwargs={"long": "ü" * 7000})
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5, broken=math.nan, grad_norm=math.inf, note="half-way")
+    training.log_at(1, loss=0.5, broken=math.nan, grad_norm=math.inf, note="half-way")
     training.save()
     training.fire("on_train_end")
     second = MLflowCallback(resume=reporter.tracker_id)
     resumed = loop(second, learning_rate=0.5)
     resumed.fire("on_train_begin")
-    log(resumed, 2, loss=0.25)
+    resumed.log_at(2, loss=0.25)
     resumed.fire("on_exception", exception=KeyboardInterrupt())
 
     run_id = reporter.tracker_id

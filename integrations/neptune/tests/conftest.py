@@ -7,36 +7,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from trackside.options import options_of
 from trackside_neptune import NeptuneCallback
-from trackside_testkit import FakeLoop
+from trackside_testkit.integration import fake_modules, forget_variables
+from trackside_testkit.integration import loop as loop
 
-FAKE = str(Path(__file__).parent / "fake")
-
-
-def modules_of_neptune() -> dict[str, Any]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "neptune"}
+FAKE = Path(__file__).parent / "fake"
 
 
 @contextmanager
 def fake_sdk() -> Iterator[None]:
     """`import neptune` imports the fake, anew, and afterwards again what it did before."""
-    real = modules_of_neptune()
-    for name in real:
-        del sys.modules[name]
-    sys.path.insert(0, FAKE)
+    is_imported = "neptune" in sys.modules
     try:
-        yield
+        with fake_modules(FAKE, "neptune"):
+            yield
     finally:
-        sys.path.remove(FAKE)
-        for name in modules_of_neptune():
-            del sys.modules[name]
-        sys.modules.update(real)
-        if not real:
+        if not is_imported:
             forget_logger()
 
 
@@ -51,23 +40,9 @@ def forget_logger() -> None:
 
 @pytest.fixture(autouse=True)
 def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for option in options_of(NeptuneCallback).values():
-        if option.variable:
-            monkeypatch.delenv(option.variable, raising=False)
+    forget_variables(monkeypatch, NeptuneCallback)
     if request.node.get_closest_marker("sdk"):
         yield
         return
     with fake_sdk():
         yield
-
-
-@pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A function that makes a loop for a reporter, with its output below the test's folder, where it runs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")
-
-    def make(*callbacks: Any, **arguments: Any) -> FakeLoop:
-        return FakeLoop(callbacks, **{"output_dir": tmp_path / "out", "num_train_epochs": 1, **arguments})
-
-    return make

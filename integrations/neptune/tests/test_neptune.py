@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import shutil
 import sys
 import time
@@ -15,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from trackside import Point, Run, StartError
-from trackside.options import options_of
 from trackside_neptune import NeptuneCallback
 from trackside_testkit import FakeLoop, Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
 
+README = Path(__file__).parents[1] / "README.md"
 BASE = ("finetuning",)
 PARAMS = ("trainer_parameters", "model_parameters")
 
@@ -62,29 +62,19 @@ def reported(stored):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(NeptuneCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(NeptuneCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, which is closed after the test."""
+def online(**options):
     from neptune.server import PROJECT, TOKEN
 
-    made = []
+    return NeptuneCallback(**{"api_token": TOKEN, "project": PROJECT, **options})
 
-    def make(**options):
-        made.append(NeptuneCallback(**{"api_token": TOKEN, "project": PROJECT, **options}))
-        return made[-1]
 
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(online)
 
 
 @pytest.fixture
@@ -122,25 +112,15 @@ def below(reporter, namespace):
     return {"/".join(path[len(steps) :]): found.value for path, found in fields.items() if path[: len(steps)] == steps}
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
-
-
 # ---- metrics --------------------------------------------------------------------------------------------------------
 
 
 def test_points_have_the_step_and_the_time_at_which_the_loop_logged_them(loop, new, monkeypatch):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 3, loss=1, eval_loss=0.5)
+    training.log_at(3, loss=1, eval_loss=0.5)
     reporter.close()
     assert field(reporter, "finetuning/train/loss").rows == [(3.0, 1.0, 1234.5678)]
     assert field(reporter, "finetuning/eval/loss").rows == [(3.0, 0.5, 1234.5678)]
@@ -174,9 +154,9 @@ def test_what_is_sent_again_arrives_once(loop, new, monkeypatch):
     sent, send = [], reporter.log_points
     monkeypatch.setattr(reporter, "log_points", lambda points: (sent.extend(points), send(points)))
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step in (1, 2, 2):
-        log(training, step, loss=float(step))
+        training.log_at(step, loss=float(step))
     send(sent)
     reporter.close()
     assert rows(reporter, "train/loss") == [(1.0, 1.0), (2.0, 2.0), (2.001, 2.0)]
@@ -185,10 +165,10 @@ def test_what_is_sent_again_arrives_once(loop, new, monkeypatch):
 def test_what_is_not_finite_is_a_text_at_its_step(loop, new, caplog):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step, number in ((3, math.inf), (4, 0.5), (5, math.nan)):
-        log(training, step, grad_norm=number, loss=float(step))
-    log(training, 6, train_loss=-math.inf)
+        training.log_at(step, grad_norm=number, loss=float(step))
+    training.log_at(6, train_loss=-math.inf)
     reporter.close()
     assert rows(reporter, "train/grad_norm") == [(4.0, 0.5)]
     assert rows(reporter, "non_finite/train/grad_norm") == [(3.0, "inf"), (5.0, "nan")]
@@ -208,9 +188,9 @@ def test_what_is_not_finite_is_a_text_at_its_step(loop, new, caplog):
 def test_a_metric_below_another_one_gets_a_place_beside_it(loop, new, first, second, paths):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 1, **{first: 1.0, second: 2.0, "f1.cat": 3.0, "f1_": 4.0})
-    log(training, 2, **{second: 5.0})
+    training.begin()
+    training.log_at(1, **{first: 1.0, second: 2.0, "f1.cat": 3.0, "f1_": 4.0})
+    training.log_at(2, **{second: 5.0})
     reporter.close()
     assert rows(reporter, paths[0]) == [(1.0, 1.0)]
     found = {path: rows(reporter, f"train/{path}") for path in below(reporter, "finetuning/train") if path != "epoch"}
@@ -242,7 +222,7 @@ def test_a_trial_says_which_one_it_is(loop, new):
     reporter = new()
     training = loop(reporter)
     training.state.trial_name, training.state.trial_params = "trial-3", {"learning_rate": 0.5}
-    begin(training)
+    training.begin()
     training.fire("on_train_end")
     assert value(reporter, "trial") == "trial-3"
     assert value(reporter, "trial_params/learning_rate") == 0.5
@@ -251,8 +231,8 @@ def test_a_trial_says_which_one_it_is(loop, new):
 def test_a_text_that_is_cut_is_whole_in_a_file(loop, new):
     reporter = new(mode="offline")
     training = loop(reporter)
-    begin(training)
-    log(training, 3, note="y" * 1001)
+    training.begin()
+    training.log_at(3, note="y" * 1001)
     ((_, text),) = rows(reporter, "texts/train/note")
     assert text.endswith("... (1001 characters)")
     assert Path(value(reporter, "files/texts/train/note/00000003")).read_text("utf-8") == "y" * 1001
@@ -287,7 +267,7 @@ def test_a_run_says_what_was_typed_and_how_it_is_called(loop, new, monkeypatch):
 def test_it_takes_the_arguments_of_the_callback_of_transformers(loop, new):
     reporter = new(name="mine", tags=["a"], capture_stdout=True, run=None, log_checkpoints=None)
     training = loop(reporter, run_name="blue")
-    begin(training)
+    training.begin()
     assert field_of_client(reporter, "sys/name") == "mine"
     assert reporter.run.arguments == {
         "capture_stdout": True,
@@ -331,10 +311,10 @@ def test_an_unknown_wish_for_checkpoints_is_refused():
 
 def test_the_environment_stays_as_it_is(loop, new, monkeypatch, tmp_path):
     before = dict(os.environ)
-    begin(loop(new(mode="offline")))
+    loop(new(mode="offline")).begin()
     assert dict(os.environ) == before
     monkeypatch.setenv("NEPTUNE_DATA_DIRECTORY", str(tmp_path / "mine"))
-    begin(loop(new(mode="offline")))
+    loop(new(mode="offline")).begin()
     assert os.environ["NEPTUNE_DATA_DIRECTORY"] == str(tmp_path / "mine")
 
 
@@ -344,26 +324,26 @@ def test_the_environment_stays_as_it_is(loop, new, monkeypatch, tmp_path):
 def test_it_says_what_shows_the_run(loop, new, options, shown_by):
     reporter = new(**options)
     assert reporter.where() is None
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.where() == shown_by
 
 
 def test_it_says_what_sends_an_offline_run(loop, new, tmp_path):
     reporter = new(mode="offline")
-    begin(loop(reporter, output_dir=tmp_path / "my out"))
+    loop(reporter, output_dir=tmp_path / "my out").begin()
     assert reporter.where() == f"neptune sync --path '{tmp_path}/my out/_neptune' --project team/digits"
 
 
 def test_the_run_of_a_trainer_is_found_and_none_where_nothing_is_reported(loop, new):
     reporter, silent = new(), new()
     training = loop(reporter)
-    begin(training)
-    begin(loop(silent), step=0)
+    training.begin()
+    loop(silent).begin(0)
     trainer = type("Trainer", (), {"callback_handler": training.handler})
     assert NeptuneCallback.get_run(trainer) is reporter.run
     assert reporter.run is not None
     other_rank = FakeLoop([NeptuneCallback()], rank=1, output_dir=training.args.output_dir)
-    begin(other_rank)
+    other_rank.begin()
     assert NeptuneCallback.get_run(type("Trainer", (), {"callback_handler": other_rank.handler})) is None
     with pytest.raises(LookupError, match="has no NeptuneCallback"):
         NeptuneCallback.get_run(type("Trainer", (), {"callback_handler": FakeLoop([]).handler}))
@@ -404,14 +384,14 @@ def test_the_best_checkpoint_replaces_the_one_before_and_a_worse_one_does_not(lo
 
 def test_the_best_checkpoint_cannot_be_known_without_a_metric(loop, new):
     with pytest.raises(ValueError, match="set metric_for_best_model"):
-        begin(loop(new(log_checkpoints="best")))
+        loop(new(log_checkpoints="best")).begin()
 
 
 @pytest.mark.parametrize("mode", ["async", "offline"])
 def test_a_checkpoint_arrives_though_the_loop_deletes_it(loop, new, tmp_path, mode, server):
     reporter = new(log_checkpoints="last", mode=mode)
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step in (1, 2):
         training.state.global_step = step
         folder = training.save()
@@ -430,7 +410,7 @@ def test_a_checkpoint_arrives_though_the_loop_deletes_it(loop, new, tmp_path, mo
 def test_a_large_file_is_linked_rather_than_copied(loop, new, tmp_path):
     reporter = new(log_checkpoints="same", mode="offline")
     training = loop(reporter)
-    begin(training)
+    training.begin()
     folder = tmp_path / "out" / "checkpoint-0"
     folder.mkdir(parents=True)
     (folder / "large.bin").write_bytes(bytes(1 << 20))
@@ -442,7 +422,7 @@ def test_a_large_file_is_linked_rather_than_copied(loop, new, tmp_path):
 def test_a_checkpoint_that_comes_while_the_server_confirms_others_is_kept(loop, new, server, monkeypatch, tmp_path):
     reporter = new(log_checkpoints="same")
     training = loop(reporter)
-    begin(training)
+    training.begin()
     training.save()
     wait = reporter.run.wait
     monkeypatch.setattr(reporter.run, "wait", lambda: (wait(), log_checkpoint(training, 1)))
@@ -484,8 +464,8 @@ def test_a_run_that_was_left_by_an_exception_says_so(loop, new, exception, has_f
 def test_a_run_that_its_user_has_stopped_is_left_alone(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5)
     reporter.run.stop()
     training.fire("on_train_end")
     reporter.close()
@@ -587,7 +567,7 @@ def test_a_run_that_is_gone_is_followed_by_another_one(loop, new, tmp_path, capl
 
 def test_a_run_that_the_user_names_and_that_is_not_there_is_refused(loop, new):
     with pytest.raises(StartError, match="RunNotFound DIG-99"):
-        begin(loop(new(resume="DIG-99")))
+        loop(new(resume="DIG-99")).begin()
 
 
 @pytest.mark.parametrize(("before", "after"), [("offline", "async"), ("async", "offline")])
@@ -688,16 +668,16 @@ def test_what_the_server_has_not_confirmed_is_not_taken_for_safe(loop, new, serv
     monkeypatch.setattr("trackside_neptune.reporter.FINISH_SECONDS", 0.05)
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     server.answers.clear()
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     assert [reporter.flush(), reporter.flush()] == [NotImplemented, NotImplemented]
     with pytest.raises(TimeoutError, match="has not confirmed") as late:
         reporter.finish("finished")
     assert reporter.is_passing(late.value)
     server.answers.set()
     monkeypatch.setattr("trackside_neptune.reporter.FLUSH_SECONDS", 20)
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     assert reporter.flush() is None
     assert rows(reporter, "train/loss") == [(1.0, 0.5), (2.0, 0.25)]
     reporter.finish("finished")
@@ -714,13 +694,13 @@ def test_what_the_server_has_not_confirmed_is_not_taken_for_safe(loop, new, serv
 )
 def test_what_the_server_refuses_is_said_in_a_sentence(loop, new, options, sentence):
     with pytest.raises(StartError) as refused:
-        begin(loop(new(**options)))
+        loop(new(**options)).begin()
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_the_log_of_the_client_is_short(loop, caplog, capfd):
-    begin(loop(NeptuneCallback(mode="debug")))
+    loop(NeptuneCallback(mode="debug")).begin()
     log = logging.getLogger("neptune")
     for number in range(3):
         log.error("Error: %s", f"X-coordinates must be increasing for the series {'a' * 50}{number}")
@@ -732,5 +712,5 @@ def test_the_log_of_the_client_is_short(loop, caplog, capfd):
 def test_the_log_of_a_client_that_the_user_has_imported_is_his_own(loop, capfd):
     import neptune  # noqa: F401
 
-    begin(loop(NeptuneCallback(mode="debug")))
+    loop(NeptuneCallback(mode="debug")).begin()
     assert "Neptune initialized" in capfd.readouterr().out

@@ -191,11 +191,6 @@ def reported(fields: dict[str, Any]) -> Reported:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 def offline(**options: Any) -> NeptuneCallback:
     return NeptuneCallback(mode="offline", capture_hardware_metrics=False, **options)
 
@@ -206,10 +201,10 @@ def test_each_value_lies_there_as_it_was_logged(loop, tmp_path, monkeypatch):
     training = loop(neptune, learning_rate=0.25, seed=7, lr_scheduler_kwargs=anything)
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way")
-    log(training, 4, grad_norm=-math.inf, loss=-0.0, note="caf\udce9" + "y" * 1000)
+    training.log_at(3, loss=0.1, huge=1e300, count=2**70, small=5e-324, broken=math.nan, note="half-way")
+    training.log_at(4, grad_norm=-math.inf, loss=-0.0, note="caf\udce9" + "y" * 1000)
     training.save()
-    log(training, 4, train_loss=0.5, train_runtime=math.inf)
+    training.log_at(4, train_loss=0.5, train_runtime=math.inf)
     training.fire("on_train_end")
     neptune.close()
 
@@ -408,9 +403,9 @@ def test_a_server_that_fails_in_the_middle_costs_nothing(loop, api, monkeypatch)
     neptune = online(api)
     training = loop(neptune)
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     api.fails.set()
-    log(training, 2, loss=0.25)
+    training.log_at(2, loss=0.25)
     assert neptune.flush() is NotImplemented
     api.fails.clear()
     monkeypatch.setattr(reporter, "FLUSH_SECONDS", 60)

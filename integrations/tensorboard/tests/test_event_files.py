@@ -29,16 +29,6 @@ from trackside_testkit import FakeArguments, FakeModel
 FLOAT32_MAX = 3.4028234663852886e38
 
 
-def begin(loop, step=0):
-    loop.fire("on_train_begin")
-    loop.state.global_step = step
-
-
-def log(loop, step, **values):
-    loop.state.global_step = step
-    loop.log(values)
-
-
 @pytest.fixture
 def reporter():
     reporter = TensorBoardCallback()
@@ -83,13 +73,13 @@ def test_scalars_stand_below_train_eval_and_test(loop, reporter):
 
 def test_all_values_of_a_log_are_one_event_with_the_time_of_the_log(loop, reporter, monkeypatch):
     training = loop(reporter)
-    begin(training)
+    training.begin()
     written = []
     file = reporter.run.file_writer.event_writer
     add_event = file.add_event
     monkeypatch.setattr(file, "add_event", lambda event: (written.append(event), add_event(event)))
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5)
-    log(training, 3, loss=0.5, **{f"metric_{n}": n for n in range(20)})
+    training.log_at(3, loss=0.5, **{f"metric_{n}": n for n in range(20)})
     (event,) = written
     assert len(event.summary.value) == 22
     assert on_disk(reporter).times("train/loss") == on_disk(reporter).times("train/metric_7") == [1234.5]
@@ -97,9 +87,9 @@ def test_all_values_of_a_log_are_one_event_with_the_time_of_the_log(loop, report
 
 def test_nan_and_infinities_are_kept_and_the_file_goes_on(loop, reporter):
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=math.nan, grad_norm=math.inf, low=-math.inf)
-    log(training, 2, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=math.nan, grad_norm=math.inf, low=-math.inf)
+    training.log_at(2, loss=0.5)
     run = on_disk(reporter)
     (first, second) = run.scalars("train/loss")
     assert math.isnan(first[1])
@@ -111,9 +101,9 @@ def test_nan_and_infinities_are_kept_and_the_file_goes_on(loop, reporter):
 @pytest.mark.parametrize("number", [1e39, -1e300, 10**60, FLOAT32_MAX * (1 + 1e-8)])
 def test_a_number_beyond_32_bit_floats_is_kept_as_text_instead_of_an_infinity(loop, reporter, caplog, number):
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=0.5, huge=number)
-    log(training, 2, loss=0.25, huge=number)
+    training.begin()
+    training.log_at(1, loss=0.5, huge=number)
+    training.log_at(2, loss=0.25, huge=number)
     run = on_disk(reporter)
     assert "train/huge" not in run.tags
     assert run.texts("train/huge") == [(1, repr(number)), (2, repr(number))]
@@ -125,16 +115,16 @@ def test_a_number_beyond_32_bit_floats_is_kept_as_text_instead_of_an_infinity(lo
 @pytest.mark.parametrize("number", [FLOAT32_MAX, -FLOAT32_MAX, 2**70])
 def test_the_largest_32_bit_floats_are_drawn(loop, reporter, number):
     training = loop(reporter)
-    begin(training)
-    log(training, 1, large=number)
+    training.begin()
+    training.log_at(1, large=number)
     assert on_disk(reporter).scalars("train/large") == [(1, number)]
 
 
 def test_whatever_is_one_number_is_a_scalar(loop, reporter):
     tensor = SimpleNamespace(item=lambda: 1.5, shape=(1,))
     training = loop(reporter)
-    begin(training)
-    log(training, 1, tensor=tensor, decimal=Decimal("0.25"), flag=True, count=3, late=2**24 + 1)
+    training.begin()
+    training.log_at(1, tensor=tensor, decimal=Decimal("0.25"), flag=True, count=3, late=2**24 + 1)
     run = on_disk(reporter)
     values = {tag.removeprefix("train/"): run.scalars(tag) for tag in run.tags - {"train/epoch"}}
     expected = {"tensor": 1.5, "decimal": 0.25, "flag": 1.0, "count": 3.0, "late": 2.0**24}
@@ -143,8 +133,8 @@ def test_whatever_is_one_number_is_a_scalar(loop, reporter):
 
 def test_a_text_among_the_values_is_shown_as_text(loop, reporter):
     training = loop(reporter)
-    begin(training)
-    log(training, 7, loss=0.5, phase="warm-up", odd="caf\udce9")
+    training.begin()
+    training.log_at(7, loss=0.5, phase="warm-up", odd="caf\udce9")
     run = on_disk(reporter)
     assert run.texts("train/phase") == [(7, "warm-up")]
     assert run.texts("train/odd") == [(7, "caf?")]
@@ -153,9 +143,9 @@ def test_a_text_among_the_values_is_shown_as_text(loop, reporter):
 
 def test_names_that_differ_stay_different_and_lead_nowhere(loop, reporter, tmp_path):
     training = loop(reporter)
-    begin(training)
+    training.begin()
     names = ["a(b", "a)b", "a_b", "../../x", "/x", "ü", ""]
-    log(training, 1, **{name: float(number) for number, name in enumerate(names)})
+    training.log_at(1, **{name: float(number) for number, name in enumerate(names)})
     run = on_disk(reporter)
     found = [run.scalars(tag) for tag in run.tags - {"train/epoch"}]
     assert sorted(found) == [[(1, float(number))] for number in range(len(names))]
@@ -264,9 +254,9 @@ def test_two_runs_of_one_name_in_one_second_do_not_meet(loop, runs):
     reporters = [TensorBoardCallback(), TensorBoardCallback()]
     trainings = [loop(reporter, run_name="baseline") for reporter in reporters]
     for training in trainings:
-        begin(training)
+        training.begin()
     for number, training in enumerate(trainings):
-        log(training, 1, loss=float(number))
+        training.log_at(1, loss=float(number))
         training.fire("on_train_end")
     assert [reporter.tracker_id for reporter in reporters] == [str(runs / name) for name in ("baseline", "baseline-2")]
     assert [on_disk(reporter).scalars("train/loss") for reporter in reporters] == [[(1, 0.0)], [(1, 1.0)]]
@@ -298,15 +288,15 @@ def test_each_trial_has_a_directory_of_its_own(loop, reporter, runs):
     for trial in ("trial-0", "trial-1"):
         training.state = training._new_state()
         training.state.is_hyper_param_search, training.state.trial_name = True, trial
-        begin(training)
-        log(training, 1, loss=0.5)
+        training.begin()
+        training.log_at(1, loss=0.5)
         training.fire("on_train_end")
     assert {path.name for path in runs.iterdir()} == {"search-trial-0", "search-trial-1"}
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "/absolute", "..", "a/b", "x" * 400, "größe 1", "\U0001d49c" * 80])
 def test_the_directory_of_a_run_is_below_the_folder_whatever_its_name(loop, reporter, tmp_path, runs, name):
-    begin(loop(reporter, run_name=name))
+    loop(reporter, run_name=name).begin()
     assert Path(reporter.tracker_id).parent == runs
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
@@ -317,7 +307,7 @@ def test_the_folder_is_the_option_then_the_variable_then_the_argument(loop, tmp_
         logging_dir: str = str(tmp_path / "argument")
 
     def folder_of(reporter):
-        begin(loop(reporter, args=Arguments(tmp_path / "out")))
+        loop(reporter, args=Arguments(tmp_path / "out")).begin()
         reporter.close()
         return Path(reporter.tracker_id).parent.name
 
@@ -331,26 +321,26 @@ def test_a_folder_may_be_below_the_home(loop, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "~/runs")
     reporter = TensorBoardCallback()
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert Path(reporter.tracker_id).parent == tmp_path / "home" / "runs"
 
 
 def test_a_folder_that_cannot_be_made_stops_the_program_at_its_start(loop, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StartError, match="tensorboard cannot start"):
-        begin(loop(TensorBoardCallback(logging_dir=tmp_path / "file")))
+        loop(TensorBoardCallback(logging_dir=tmp_path / "file")).begin()
 
 
 def test_a_folder_in_the_cloud_is_refused_instead_of_made_here(loop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StartError, match="tb_writer=SummaryWriter"):
-        begin(loop(TensorBoardCallback(logging_dir="s3://bucket/runs")))
+        loop(TensorBoardCallback(logging_dir="s3://bucket/runs")).begin()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_it_says_which_command_shows_the_run(loop, reporter, tmp_path):
     assert reporter.where() is None
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.where() == f"tensorboard --logdir {tmp_path / 'out' / 'runs'}"
 
 
@@ -410,9 +400,9 @@ def test_an_evaluation_after_the_end_loses_nothing_and_repeats_nothing(loop, rep
 
 def test_what_a_user_has_written_at_steps_of_his_own_survives_a_reopening(loop, reporter):
     training = loop(reporter, num_train_epochs=1)
-    begin(training)
+    training.begin()
     reporter.run.add_scalar("mine/samples", 1.0, 1_000_000)
-    log(training, 4, loss=0.5)
+    training.log_at(4, loss=0.5)
     training.fire("on_train_end")
     training.evaluate()
     assert on_disk(reporter).scalars("mine/samples") == [(1_000_000, 1.0)]
@@ -423,14 +413,14 @@ def test_what_a_user_has_written_at_steps_of_his_own_survives_a_reopening(loop, 
 
 def test_each_log_is_on_disk_when_it_returns(loop, reporter):
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for step in (1, 2, 3):
-        log(training, step, loss=float(step))
+        training.log_at(step, loss=float(step))
         assert on_disk(reporter).scalars("train/loss")[-1] == (step, step)
 
 
 def test_what_a_user_writes_through_the_run_is_on_disk_at_once_too(loop, reporter):
-    begin(loop(reporter))
+    loop(reporter).begin()
     reporter.run.add_scalar("mine/score", 0.5, 3)
     assert on_disk(reporter).scalars("mine/score") == [(3, 0.5)]
 
@@ -517,10 +507,10 @@ def test_a_writer_of_the_users_is_logged_to_and_never_closed(loop, tmp_path, run
     writer = SummaryWriter(str(tmp_path / "mine"))
     reporter = TensorBoardCallback(writer)
     training = loop(reporter, num_train_epochs=1)
-    begin(training)
+    training.begin()
     assert reporter.run is writer
     for step in (1, 2):
-        log(training, step, loss=float(step), phase="warm-up")
+        training.log_at(step, loss=float(step), phase="warm-up")
         assert RunOnDisk(tmp_path / "mine").scalars("train/loss")[-1] == (step, step)
     training.fire("on_train_end")
     training.evaluate()
@@ -548,9 +538,9 @@ def test_tensorboards_own_event_writer_which_torch_uses_gets_messages_of_its_own
 def test_a_writer_of_the_users_does_not_travel(loop, tmp_path, runs):
     writer = SummaryWriter(str(tmp_path / "mine"))
     reporter = TensorBoardCallback(tb_writer=writer)
-    begin(loop(reporter))
+    loop(reporter).begin()
     for twin in (pickle.loads(pickle.dumps(reporter)), copy.deepcopy(reporter)):
-        begin(loop(twin))
+        loop(twin).begin()
         assert Path(twin.tracker_id).parent == runs
         twin.close()
     writer.close()
@@ -560,7 +550,7 @@ def test_a_writer_that_is_closed_already_is_refused_at_the_start(loop, tmp_path)
     writer = SummaryWriter(str(tmp_path / "mine"))
     writer.close()
     with pytest.raises(StartError, match="takes an open SummaryWriter"):
-        begin(loop(TensorBoardCallback(writer)))
+        loop(TensorBoardCallback(writer)).begin()
 
 
 def test_a_writer_that_writes_nowhere_is_as_good_as_any(loop, caplog):
@@ -587,7 +577,7 @@ def room_for(reporter, more):
 def test_of_a_batch_that_a_full_disk_does_not_take_nothing_is_written_so_that_it_can_be_sent_again(
     loop, reporter, more
 ):
-    begin(loop(reporter))
+    loop(reporter).begin()
     points = [Point({"train/loss": step / 4}, step, None, float(step)) for step in range(8)]
     with room_for(reporter, more), pytest.raises(OSError, match="too large") as refusal:
         reporter.log_points(points)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from board import RunOnDisk
 
-from trackside.options import options_of
 from trackside.values import flatten
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 class TestTensorBoard(ReporterContract):
@@ -30,7 +31,4 @@ class TestTensorBoard(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(TensorBoardCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(TensorBoardCallback)

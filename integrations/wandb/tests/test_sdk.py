@@ -45,11 +45,6 @@ class TestWandbOffline(ReporterContract):
         return reported(run.rows, run.config, run.summary, artifacts, run.exit_code)
 
 
-def log(training: Any, step: int, **values: Any) -> None:
-    training.state.global_step = step
-    training.log(values)
-
-
 def only_run(below: Path) -> OfflineRun:
     (run,) = finished_runs(below)
     return run
@@ -64,9 +59,11 @@ def test_each_value_stands_in_the_file_as_it_was_logged(loop, tmp_path, monkeypa
     training = loop(reporter, run_name="blue", learning_rate=0.25, lr_scheduler_kwargs=arguments)
     training.fire("on_train_begin")
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 10, loss=0.1, huge=1e300, small=5e-324, count=10**18, larger=2**70, truth=True, **{"r@10": 1, "": 2})
-    log(training, 5, eval_loss=0.5, broken=math.nan, most=math.inf, least=-math.inf, note="half-way ü")
-    log(training, 5, train_loss=0.25, total_flos=1e18)
+    training.log_at(
+        10, loss=0.1, huge=1e300, small=5e-324, count=10**18, larger=2**70, truth=True, **{"r@10": 1, "": 2}
+    )
+    training.log_at(5, eval_loss=0.5, broken=math.nan, most=math.inf, least=-math.inf, note="half-way ü")
+    training.log_at(5, train_loss=0.25, total_flos=1e18)
     training.fire("on_train_end")
     reporter.close()
 
@@ -110,10 +107,10 @@ def test_calls_of_the_user_and_steps_that_go_back_lose_nothing(loop, tmp_path):
     training.fire("on_train_begin")
     for number in range(3):
         wandb.log({"mine": number})
-    log(training, 1, loss=0.5)
-    log(training, 10, loss=0.25)
+    training.log_at(1, loss=0.5)
+    training.log_at(10, loss=0.25)
     wandb.log({"mine": 3})
-    log(training, 5, eval_loss=0.75)
+    training.log_at(5, eval_loss=0.75)
     reporter.close()
     run = only_run(tmp_path / "out")
     assert [row["mine"] for row in run.rows if "mine" in row] == [0, 1, 2, 3]
@@ -126,7 +123,7 @@ def test_a_long_text_is_whole_in_a_file_of_the_run(loop, tmp_path):
     reporter = WandbCallback(mode="offline")
     training = loop(reporter)
     training.fire("on_train_begin")
-    log(training, 7, note="word " * 4000)
+    training.log_at(7, note="word " * 4000)
     reporter.close()
     run = only_run(tmp_path / "out")
     assert len(run.rows[0]["train/note"]) == 10_000
@@ -166,7 +163,7 @@ def test_a_torn_file_is_read_up_to_where_it_is_torn(loop, tmp_path):
     training = loop(reporter, lr_scheduler_kwargs={"long": "x" * 100_000})  # across blocks
     training.fire("on_train_begin")
     for step in range(2000):
-        log(training, step, loss=float(step))
+        training.log_at(step, loss=float(step))
     reporter.close()
     run = only_run(tmp_path / "out")
     assert run.points("train/loss") == [(step, float(step)) for step in range(2000)]
@@ -212,7 +209,7 @@ def test_wandb_switched_off_writes_nothing(loop, tmp_path):
     reporter = WandbCallback(disabled=True, log_model="checkpoint")
     training = loop(reporter)
     training.fire("on_train_begin")
-    log(training, 1, loss=0.5, note="word " * 4000)
+    training.log_at(1, loss=0.5, note="word " * 4000)
     wandb.log({"mine": 1})
     training.save()
     training.fire("on_train_end")
@@ -229,7 +226,7 @@ def test_hooks_are_put_on_a_model_and_taken_off(loop, tmp_path):
     training.fire("on_train_begin")
     for _ in range(100):
         model(torch.ones(3, 2)).sum().backward()
-    log(training, 100, loss=0.5)
+    training.log_at(100, loss=0.5)
     training.fire("on_train_end")
     assert pickle.loads(pickle.dumps(model)).in_features == 2
     assert not hasattr(model, "_wandb_hook_names")

@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from reported import reported
 from server import serving
 
 from trackside import Point, StartError
-from trackside.options import options_of
 from trackside_testkit import ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
 from trackside_testkit.loop import FakeConfig, FakeModel
 from trackside_wandb import WandbCallback
 from trackside_wandb.rows import Rows
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 class TestWandb(ReporterContract):
@@ -42,18 +45,7 @@ class TestWandb(ReporterContract):
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, offline unless it is said otherwise, which is closed after the test."""
-    made = []
-
-    def make(**options):
-        made.append(WandbCallback(**{"mode": "offline", **options}))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(partial(WandbCallback, mode="offline"))
 
 
 def runs():
@@ -62,21 +54,8 @@ def runs():
     return RUNS
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
-
-
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(WandbCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(WandbCallback)
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -87,13 +66,13 @@ def test_steps_that_go_back_and_calls_of_the_user_lose_nothing(loop, new):
 
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     for number in range(3):
         wandb.log({"mine": number})
-    log(training, 1, loss=0.5)
-    log(training, 10, loss=0.25)
+    training.log_at(1, loss=0.5)
+    training.log_at(10, loss=0.25)
     wandb.log({"mine": 3})
-    log(training, 5, eval_loss=0.75)
+    training.log_at(5, eval_loss=0.75)
     (run,) = runs()
     assert run.metrics == {"train/global_step": None, "trackside/logged_at": None, "*": "train/global_step"}
     assert [row["mine"] for row in run.rows if "mine" in row] == [0, 1, 2, 3]
@@ -103,9 +82,9 @@ def test_steps_that_go_back_and_calls_of_the_user_lose_nothing(loop, new):
 
 def test_a_row_has_the_time_at_which_the_loop_logged_it(loop, new, monkeypatch):
     training = loop(new())
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5678)
-    log(training, 1, loss=0.5, note="half-way")
+    training.log_at(1, loss=0.5, note="half-way")
     assert [row["_timestamp"] for row in runs()[0].rows] == [1234.5678] * 2
 
 
@@ -189,7 +168,7 @@ def test_params_whose_names_differ_by_dashes_at_their_ends_stay_apart(loop, new)
 def test_changed_params_of_a_continued_run_are_kept_old_and_new(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     reporter.log_params({"lr": 0.5, "seed": 1})
     reporter.log_params({"lr": 0.25, "seed": 1})
     reporter.log_params({"lr": 0.25, "seed": 2})
@@ -228,7 +207,7 @@ def test_a_run_is_of_the_program_that_trains_whoever_reports_it(loop, new, monke
         return start(run)
 
     monkeypatch.setattr(reporter, "start", start_elsewhere)
-    begin(training)
+    training.begin()
     settings = runs()[0].settings
     assert (settings.program, settings.x_disable_meta) == ("train.py", is_left_out)
 
@@ -248,10 +227,10 @@ def test_the_address_of_the_repository_has_no_credentials(loop, new, tmp_path):
 
 def test_a_text_that_is_cut_is_whole_in_a_file_whatever_its_name(loop, new, caplog):
     training = loop(new())
-    begin(training)
+    training.begin()
     text = "word " * 4000
     for name in ("note", "../up", "a//b", "x" * 300, "two\nlines", "what?*"):
-        log(training, 7, **{name: text})
+        training.log_at(7, **{name: text})
     (run,) = runs()
     cut = [row["train/note"] for row in run.rows if "train/note" in row]
     assert len(cut[0]) == 10_000
@@ -262,8 +241,8 @@ def test_a_text_that_is_cut_is_whole_in_a_file_whatever_its_name(loop, new, capl
 
 def test_text_that_is_not_decodable_is_stored_with_a_question_mark(loop, new):
     training = loop(new(), run_name="caf\udce9")
-    begin(training)
-    log(training, 1, note="caf\udce9")
+    training.begin()
+    training.log_at(1, note="caf\udce9")
     (run,) = runs()
     assert run.config["run_name"] == "caf?"
     assert run.rows[0]["train/note"] == "caf?"
@@ -306,7 +285,7 @@ def test_the_folder_is_that_of_the_loop_unless_the_user_has_another(loop, new, t
 
 def test_a_project_that_wandb_refuses_stops_the_program_at_its_start(loop, new):
     with pytest.raises(StartError, match="Invalid project name 'a/b'"):
-        begin(loop(new(project="a/b")))
+        loop(new(project="a/b")).begin()
 
 
 def test_a_trial_is_a_run_of_its_own_in_the_group_of_its_search(loop, new):
@@ -317,8 +296,8 @@ def test_a_trial_is_a_run_of_its_own_in_the_group_of_its_search(loop, new):
     for number in range(2):
         training.state = training._new_state()
         training.state.trial_name, training.state.trial_params = f"trial-{number}", {"lr": number}
-        begin(training)
-        log(training, 1, loss=0.5)
+        training.begin()
+        training.log_at(1, loss=0.5)
         training.fire("on_train_end")
     assert [(run.name, run.group) for run in runs()[1:]] == [("trial-0", "search"), ("trial-1", "search")]
     assert users.rows == []
@@ -363,7 +342,7 @@ def test_a_start_that_fails_half_way_and_is_tried_again_makes_no_second_run(loop
         return start(run)
 
     monkeypatch.setattr(reporter, "start", start_twice)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert len(runs()) == 1
 
 
@@ -397,9 +376,9 @@ def test_a_run_that_the_user_has_open_is_left_alone_where_another_id_is_wanted(l
 
     reporter = new(resume="another")
     training = loop(reporter)
-    begin(training)
+    training.begin()
     assert wandb.run is users_run
-    log(training, 1, loss=0.5)
+    training.log_at(1, loss=0.5)
     reporter.close()
     assert [run.id for run in runs()] == [users_run.id, "another"]
     assert users_run.rows == []
@@ -410,12 +389,12 @@ def test_our_run_is_what_wandb_means_until_it_is_closed(loop, new):
 
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     assert wandb.run is reporter.run
     training.fire("on_train_end")
     wandb.log({"late": 1})
     assert runs()[0].rows[-1]["late"] == 1
-    begin(training)
+    training.begin()
     assert wandb.run is reporter.run is runs()[1]
     reporter.close()
     assert wandb.run is None
@@ -433,7 +412,7 @@ def test_each_spelling_of_true_switches_wandb_off_without_an_error(loop, new, mo
     reporter = new()
     assert reporter.configured()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     wandb.log({"mine": 1})  # harmless, as in any other run
     training.fire("on_train_end")
     reporter.close()
@@ -514,7 +493,7 @@ def test_a_key_for_another_server_is_none(home):
 
 def test_without_a_key_nobody_is_asked_for_one(loop, new):
     with pytest.raises(StartError, match="type: wandb login"):
-        begin(loop(new(mode="online")))
+        loop(new(mode="online")).begin()
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -562,7 +541,7 @@ def test_an_end_that_the_server_does_not_take_in_time_is_told_however_often_it_i
     from wandb.run import Run
 
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     finish = Run.finish
 
     def finish_late(self, exit_code=None):
@@ -622,7 +601,7 @@ def test_the_final_model_alone_is_sent_on_request(loop, new):
 
 def test_the_best_model_is_sent_where_the_loop_ends_with_that(loop, new, tmp_path):
     training = loop(new(log_model="end"), load_best_model_at_end=True)
-    begin(training)
+    training.begin()
     training.state.global_step = 4
     best = training.save()
     (best / "best.txt").write_text("yes")
@@ -681,8 +660,8 @@ def test_an_artifact_has_a_name_that_wandb_takes(loop, new, name):
 
 def test_metadata_are_what_json_can_hold_and_no_more_than_wandb_takes(loop, new):
     training = loop(new(log_model="checkpoint"))
-    begin(training)
-    log(training, 1, loss=math.nan, **{f"metric_{number}": number for number in range(200)})
+    training.begin()
+    training.log_at(1, loss=math.nan, **{f"metric_{number}": number for number in range(200)})
     training.save()
     (artifact,) = (one for one in runs()[0].artifacts if "checkpoint_global_step_1" in one.aliases)
     assert artifact.metadata["train/loss"] == "nan"
@@ -697,7 +676,7 @@ def test_a_watched_model_has_hooks_until_the_training_ends_and_can_be_pickled_th
     model = FakeModel()
     reporter = new(watch="all")
     training = loop(reporter, model=model)
-    begin(training)
+    training.begin()
     assert model._wandb_hook_names == ["all"]
     with pytest.raises((AttributeError, pickle.PicklingError)):
         pickle.dumps(model)
@@ -721,7 +700,7 @@ def test_no_model_is_watched_unless_it_is_wanted(loop, new, monkeypatch, word):
     monkeypatch.setenv("WANDB_WATCH", word)
     model = FakeModel()
     training = loop(new(), model=model)
-    begin(training)
+    training.begin()
     assert pickle.dumps(model)
 
 
@@ -729,7 +708,7 @@ def test_histograms_are_no_more_frequent_than_the_logs(loop, new):
     model = FakeModel()
     training = loop(new(watch="gradients"), model=model)
     training.state.logging_steps = 500
-    begin(training)
+    training.begin()
     assert model.hook() == 500
 
 
@@ -738,7 +717,7 @@ def test_histograms_are_no_more_frequent_than_the_logs(loop, new):
 
 def test_it_says_how_to_upload_an_offline_run_and_where_an_online_one_is_shown(loop, new):
     reporter = new()
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.where() == f"wandb sync {Path(reporter.run.dir).parent}"
     reporter.run.offline = False
     assert reporter.where() == f"https://wandb.test/huggingface/runs/{reporter.tracker_id}"
@@ -746,7 +725,7 @@ def test_it_says_how_to_upload_an_offline_run_and_where_an_online_one_is_shown(l
 
 def test_a_replay_is_told_where_the_run_is(loop, new):
     reporter = new(project="digits", entity="team")
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.place() == {"project": "digits", "entity": "team", "base_url": "https://api.wandb.ai"}
 
 
