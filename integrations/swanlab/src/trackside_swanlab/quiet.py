@@ -1,0 +1,90 @@
+"""Calls of the SDK that print nothing, and that raise what it only prints."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+
+LEVELS = ("print", "info", "warning", "error")
+
+# Of the SDK's own threads this one speaks of what the user has logged himself; the others of their retries.
+THREAD_OF_VALUES = "SwanLab·Specter"
+LOST = "flushing batch"
+
+_errors: ContextVar[list[str] | None] = ContextVar("errors", default=None)
+_losses: list[str] = []
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """The errors that the SDK prints within the `with` block, where it prints nothing."""
+    from swanlab.sdk.internal.pkg import console
+
+    errors: list[str] = []
+    before, was_quiet = _errors.set(errors), console.c.quiet
+    console.c.quiet = True  # what moves on the terminal, too
+    try:
+        yield errors
+    finally:
+        console.c.quiet = was_quiet
+        _errors.reset(before)
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    """What `call` returns, without the SDK's words.
+
+    Raises:
+        RuntimeError: the SDK has printed an error instead of raising it.
+    """
+    with listening() as errors:
+        value = call()
+    if errors:
+        raise RuntimeError("; ".join(errors))
+    return value
+
+
+def take_losses() -> list[str]:
+    """What the SDK has said of records that it could not write, since it was last asked."""
+    losses = _losses[:]
+    del _losses[: len(losses)]
+    return losses
+
+
+def hold_console() -> None:
+    """Let the SDK print what calls of the user bring about, and nothing else."""
+    from swanlab.sdk.internal.pkg import console
+
+    for level in LEVELS:
+        say = getattr(console, level)
+        if not hasattr(say, "__wrapped__"):
+            setattr(console, level, _held(say))
+
+
+def _held(say: Callable[..., None]) -> Callable[..., None]:
+    @wraps(say)
+    def say_or_keep(*words: Any, **options: Any) -> None:
+        errors, thread = _errors.get(), threading.current_thread().name
+        text = " ".join(map(str, words or options.get("console_args", ())))
+        if say.__name__ == "error" and errors is not None:
+            errors.append(text)
+        elif say.__name__ == "error" and LOST in text:
+            _losses.append(text)
+        elif errors is None and (thread == THREAD_OF_VALUES or not thread.startswith("SwanLab")):
+            say(*words, **options)
+
+    return say_or_keep
+
+
+@contextmanager
+def keeping_excepthook() -> Iterator[None]:
+    """A run of the SDK puts a hook in the place of ours when it starts, and another one when it ends."""
+    hook = sys.excepthook
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
