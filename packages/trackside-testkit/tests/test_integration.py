@@ -81,7 +81,7 @@ def test_a_loop_runs_in_the_folder_of_the_test_where_its_output_goes(loop, new, 
 
 
 README = """
-| option | environment | default | |
+| option | variable | default | |
 |---|---|---|---|
 | `resume` | | `'auto'` | a sentence |
 | `key_style` | | `'grouped'` | a sentence |
