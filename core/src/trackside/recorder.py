@@ -92,6 +92,11 @@ class Session:
         return self.has_begun and not self.has_ended
 
     @property
+    def has_yet_to_end(self) -> bool:
+        """Whether the reporter has yet to be told of an end: of a training, or of what has opened a closed run."""
+        return self.is_unfinished or (self.is_open and self.is_reopened and self.has_ended)
+
+    @property
     def carried_id(self) -> Any:
         """The tracker's id of this run that the loop's state has brought along, if any."""
         state = self.recorder.state

@@ -218,7 +218,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if metrics is not None and (session := self._session_of(args, state, model)):
             session.recorder.tell(session, "evaluate", state, metrics)
-            self._settle(session)
+            self._settle(session, control)
 
     def on_predict(
         self,
@@ -231,7 +231,7 @@ class Reporter(TrainerCallback, ABC):
     ) -> None:
         if metrics is not None and (session := self._session_of(args, state, model)):
             session.recorder.tell(session, "predict", state, metrics)
-            self._settle(session)
+            self._settle(session, control)
 
     def on_save(
         self, args: Any, state: TrainerState, control: TrainerControl, model: Any = None, **kwargs: Any
@@ -425,10 +425,11 @@ class Reporter(TrainerCallback, ABC):
         values = session.delivery.call("measured")
         return {} if values is FAILED else values
 
-    def _settle(self, session: Session) -> None:
+    def _settle(self, session: Session, control: TrainerControl) -> None:
         """What follows the end of a training has opened a closed run for itself only, or is delivered at once."""
         if session.has_ended and self.reopenable:
-            self.close()
+            self._close(None)
+            self._wait_for_ends(control)
         elif session.has_ended:
             session.recorder.drain(session)
 
@@ -548,7 +549,7 @@ class Lineup:
     def wait_if_ended(self, recorder: Recorder) -> None:
         """Wait for a run to be closed everywhere, unless one of those that began it has yet to be told of its end."""
         began = [one for one in self._reporters() if one._session is not None and one._session.recorder is recorder]
-        if not any(one._session is not None and one._session.is_unfinished for one in began):
+        if not any(one._session is not None and one._session.has_yet_to_end for one in began):
             for reporter in began:
                 reporter.wait_for_end()
 

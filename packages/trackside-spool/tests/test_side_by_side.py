@@ -181,6 +181,31 @@ def test_one_that_hangs_at_the_end_leaves_the_others_their_time(monkeypatch, cap
     answer.set()
 
 
+def test_an_evaluation_after_the_end_waits_once_for_all_that_hang(monkeypatch):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "20")
+    monkeypatch.setenv("TRACKSIDE_DRAIN_SECONDS", "1")
+    answer = threading.Event()
+    loop = loop_of(*(Starting(f"tracker{number}", leave=answer.wait) for number in range(3)))
+    loop.train()
+    begin = time.monotonic()
+    loop.evaluate()
+    assert time.monotonic() - begin < 15
+    answer.set()
+
+
+def test_what_is_evaluated_after_the_end_is_owed_to_a_tracker_that_refuses_to_go_on(caplog):
+    reporter = RecordingReporter()
+    loop = loop_of(reporter)
+    loop.train()
+    reporter.fail("start", ValueError("the key is out of date"))
+    loop.evaluate()
+    assert "recording is owed 2 records (ValueError: the key is out of date)" in caplog.text
+    reporter._failing.clear()
+    loop.evaluate()
+    assert reporter.points["eval/loss"] == [(8, 1 / 9)] * 2
+    assert reporter.statuses == ["finished"] * 2
+
+
 def test_one_that_is_removed_in_mid_training_does_not_keep_the_others_open():
     removed, other = Starting("removed"), Starting("other")
     loop = loop_of(removed, other)

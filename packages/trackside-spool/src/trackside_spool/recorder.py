@@ -193,13 +193,14 @@ class SpoolRecorder(Recorder):
         courier = self._couriers.get(session.key)
         if courier is None:
             return
+        until = 0.0 if session.is_reopened else self._start_until[session.key]  # no user's code looks for the run then
         try:
-            courier.has_answered.wait(max(0.0, self._start_until[session.key] - time.monotonic()))
+            courier.has_answered.wait(max(0.0, until - time.monotonic()))
         except BaseException:
             self._drain_until = INTERRUPTED
             raise
         courier.is_waited_for = False
-        if courier.refusal is not None:
+        if courier.refusal is not None and not session.is_reopened:  # what follows an end is owed
             courier.close("failed")
             self._let_go()
             raise courier.refusal
