@@ -205,7 +205,7 @@ def test_a_journal_that_cannot_be_read_does_not_keep_other_runs_from_being_deliv
     assert code == 1
     assert "is no journal" in output
     assert "12 records to tensorboard" in output
-    assert typed("prune", "out")[1].endswith("1 journals were delivered and are deleted.\n")
+    assert typed("prune", "out")[1].endswith("1 journal was delivered and is deleted.\n")
     assert folders[True].journal.exists()
 
 
@@ -223,7 +223,7 @@ def test_delivered_journals_can_be_deleted(typed):
     train()
     code, output = typed("prune", "out")
     assert code == 0
-    assert "1 journals were delivered and are deleted." in output
+    assert "1 journal was delivered and is deleted." in output
     assert not list(run_folders(Path("out")))
 
 

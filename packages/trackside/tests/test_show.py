@@ -4,6 +4,7 @@ import fcntl
 import json
 import math
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from conftest import contents
 from trackside_command.histories import Value, greater_is_better
 from trackside_command.plot import MOST_POINTS, thinned
 from trackside_command.sparkline import sparkline
+from trackside_spool.folder import Tracker
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
 
@@ -31,7 +33,7 @@ def shown(typed):
     """What programs read of the only run."""
 
     def shown():
-        code, output = typed("show", "out", "--json")
+        code, output = typed("show", ".", "--json")
         assert code == 0
         (run,) = json.loads(output)["runs"]
         return run
@@ -102,13 +104,16 @@ def test_what_a_resume_has_made_void_is_not_shown(shown, write_run):
     assert run["status"] == "killed"
 
 
-def test_a_run_without_an_end_is_running_as_long_as_somebody_is_at_work_on_it(shown, write_run):
-    folder = write_run((1, {"loss": 1.0}), status=None)
+def test_a_run_without_an_end_is_running_as_long_as_somebody_is_at_work_on_it(shown, typed, write_run):
+    folder = write_run((1, {"loss": 1.0}), (2, {"loss": 0.5}), status=None, below="it's out")
+    folder.keep(Tracker("pen", "trackside_pen:Pen"))
     assert shown()["status"] == "killed"
     with open(folder.path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert shown()["status"] == "running"
+        assert "is owed 2 records; it is being delivered" in typed("show", ".")[1]
     assert shown()["status"] == "killed"
+    assert f"type: trackside replay {shlex.quote(os.path.relpath(folder.path))}" in typed("show", ".")[1]
 
 
 def test_several_runs_are_a_line_each_in_the_order_of_their_start(typed, write_run):
@@ -186,6 +191,7 @@ def test_a_folder_without_runs_is_one_sentence(typed):
         ([1.0], ""),
         ([0.0, 1.0], "▁█"),
         ([2.0, 2.0], "▅▅"),
+        ([0.001] * 50, "▅▅▅▅"),
         ([0.0, math.nan, 7.0], "▁ █"),
         ([math.nan, math.nan], ""),
         ([-1.7e308, 1.7e308], "▁█"),

@@ -35,7 +35,7 @@ def _mean(numbers: Sequence[float]) -> float | None:
 
 
 def _bar(mean: float, low: float, high: float) -> str:
-    if low == high:
+    if math.isclose(low, high):  # means of equal numbers differ in their last digits
         return BARS[len(BARS) // 2]
     share = (mean / 2 - low / 2) / (high / 2 - low / 2)  # halves, as the whole may be more than a float can hold
     return BARS[min(int(share * len(BARS)), len(BARS) - 1)]

@@ -22,4 +22,5 @@ def command(folder: Path, is_json: bool) -> None:
         return
     for path in gone:
         click.echo(f"deleted {path}")
-    click.echo(f"{len(gone)} journals were delivered and are deleted.")
+    what = "1 journal was" if len(gone) == 1 else f"{len(gone)} journals were"
+    click.echo(f"{what} delivered and {'is' if len(gone) == 1 else 'are'} deleted.")

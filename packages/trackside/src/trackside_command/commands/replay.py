@@ -122,7 +122,7 @@ def _watch(courier: Courier) -> None:
         if time.monotonic() - said > PATIENCE_SECONDS:
             said = time.monotonic()
             trouble = f" ({courier.trouble})" if courier.trouble else ""
-            click.echo(f"{courier.tracker.key}: {courier.tracker.sent:,} records are there{trouble}", err=True)
+            click.echo(f"{courier.tracker.key}: {_records(courier.tracker.sent)} there{trouble}", err=True)
 
 
 def _line_of_debt(debt: Debt) -> str:
@@ -131,12 +131,16 @@ def _line_of_debt(debt: Debt) -> str:
 
 def owed(debt: Debt) -> str:
     """What a tracker is owed, as the rest of a sentence."""
-    left = f"{debt.records:,} records" if debt.records else "the rest of the run"
+    left = _records(debt.records) if debt.records else "the rest of the run"
     return "has everything" if debt.is_settled else f"is owed {left}"
 
 
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
 def _report_of(run: RunFolder, outcome: Outcome) -> Report:
-    what = f"{outcome.run.name}: {outcome.delivered:,} records to {outcome.tracker.key}"
+    what = f"{outcome.run.name}: {_records(outcome.delivered)} to {outcome.tracker.key}"
     document = {
         "folder": str(run.path),
         "run": outcome.run.name,

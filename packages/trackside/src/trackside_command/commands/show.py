@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ from trackside_command.console import (
 )
 from trackside_command.histories import Curve, History, Standing, Value, find, tell_troubles
 from trackside_command.sparkline import sparkline
+from trackside_spool.replay import Debt
 
 PICTURES = (".png", ".svg", ".html")
 LONGEST_PARAM = 60  # characters on a terminal
@@ -89,10 +91,12 @@ def _show_all(runs: Iterable[tuple[History, Standing]]) -> None:
 
 def _show_one(history: History, standing: Standing) -> None:
     _show_facts(history, standing)
-    click.echo()
-    _show_params(history.params)
-    click.echo()
-    _show_curves(standing.curves)
+    if history.params:
+        click.echo()
+        _show_params(history.params)
+    if standing.curves:
+        click.echo()
+        _show_curves(standing.curves)
 
 
 def _show_facts(history: History, standing: Standing) -> None:
@@ -101,17 +105,23 @@ def _show_facts(history: History, standing: Standing) -> None:
     facts = {
         "run": run.name,
         "status": standing.status,
-        "started": f"{_moment(run.time)}, took {_duration(standing.seconds)}",
+        "started": _moment(run.time),
+        "lasted": _duration(standing.seconds),
         "reached": f"step {standing.step:,}{epoch}",
         **run.source,
         "folder": history.folder.path,
     }
     for debt in standing.debts:
-        todo = "" if debt.is_settled else f"; type: trackside replay {debt.folder}"
-        facts[debt.tracker.key] = f"{owed(debt)}{todo}"
+        facts[debt.tracker.key] = owed(debt) if debt.is_settled else f"{owed(debt)}; {_how_to_settle(debt, standing)}"
     width = max(map(len, facts))
     for name, fact in facts.items():
         click.echo(f"{name:{width}}  {on_one_line(fact)}")
+
+
+def _how_to_settle(debt: Debt, standing: Standing) -> str:
+    if standing.status == "running":
+        return "it is being delivered"
+    return f"type: trackside replay {shlex.quote(str(debt.folder))}"
 
 
 def _show_params(params: Mapping[str, Any]) -> None:
