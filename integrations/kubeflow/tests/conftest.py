@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import ssl
 import threading
@@ -17,7 +16,9 @@ from typing import Any
 import pytest
 import trustme
 
-from trackside_testkit import FakeLoop
+from trackside_kubeflow import KubeflowCallback
+from trackside_testkit.integration import forget_variables
+from trackside_testkit.integration import loop as loop
 
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team-a/trainjobs/digits/status"
 LARGEST_BODY = 1 << 16
@@ -173,7 +174,7 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # so that it is there before each reporter, and after it
 def controller(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Controller]:
     """A controller with one job. A status that it had to refuse fails the test, unless that clears `refusals`."""
     controller = Controller(tmp_path_factory.mktemp("controller"), authority)
@@ -185,17 +186,4 @@ def controller(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) 
 @pytest.fixture(autouse=True)
 def _no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """No job of whoever runs the tests."""
-    for variable in [name for name in os.environ if "KUBEFLOW" in name]:
-        monkeypatch.delenv(variable)
-
-
-@pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A function that makes a loop for reporters, with its output below the test's folder, where it runs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")
-
-    def make(*callbacks: Any, **arguments: Any) -> FakeLoop:
-        return FakeLoop(callbacks, **{"output_dir": "out", "num_train_epochs": 1, "save_strategy": "no", **arguments})
-
-    return make
+    forget_variables(monkeypatch, KubeflowCallback)

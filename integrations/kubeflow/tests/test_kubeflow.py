@@ -16,14 +16,15 @@ import pytest
 import trustme
 
 from trackside import StartError, TrainerState, registry, resolve
-from trackside.options import options_of
 from trackside.registry import NotConfiguredError
 from trackside_kubeflow import KubeflowCallback, updates
 from trackside_kubeflow import controller as controller_module
 from trackside_kubeflow.address import Address
 from trackside_kubeflow.progress import Progress
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options, maker_of
 
+README = Path(__file__).parents[1] / "README.md"
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team-a/trainjobs/digits/status"
 POSITION = ("current_step", "total_steps", "current_epoch")
 ONE_STATUS = "a TrainJob has one status, whichever run reports it"
@@ -96,10 +97,7 @@ class TestKubeflow(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(KubeflowCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(KubeflowCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
@@ -113,18 +111,7 @@ def job(controller, monkeypatch):
     return controller
 
 
-@pytest.fixture
-def new(controller):
-    """A function that makes a reporter, which is closed after the test, before the controller is."""
-    made = []
-
-    def make(**options):
-        made.append(KubeflowCallback(**options))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(KubeflowCallback)
 
 
 @pytest.fixture
@@ -188,7 +175,7 @@ def test_time_left_is_told_by_the_pace_since_the_beginning_also_after_a_resume(m
     assert progress.status()["estimatedRemainingSeconds"] == 0
 
 
-def test_nothing_but_the_end_is_the_end(new):
+def test_nothing_but_the_end_is_the_end():
     progress, state = Progress("a run"), TrainerState(global_step=0, max_steps=1000)
     progress.begin(state)
     told = []
@@ -265,7 +252,7 @@ def test_an_evaluation_alone_is_no_progress(loop, new, job):
 )
 def test_a_value_is_told_as_text(loop, new, job, value, text):
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     training.log({"before": 1.5, "odd": value, "after": 2.5})
     training.fire("on_train_end")
     metrics = metrics_of(job.statuses[-1])
@@ -275,7 +262,7 @@ def test_a_value_is_told_as_text(loop, new, job, value, text):
 def test_names_are_kept_as_far_as_the_controller_takes_them(loop, new, job):
     names = ["größe", "損失", "a b/c", "two\nlines", "\ud800", "x" * 65, "x" * 64 + "y"]
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     training.log(dict.fromkeys(names, 1.0))
     training.fire("on_train_end")
     told = [name for name in metrics_of(job.statuses[-1]) if name not in (*POSITION, "epoch")]
@@ -288,7 +275,7 @@ def test_names_are_kept_as_far_as_the_controller_takes_them(loop, new, job):
 def test_what_a_status_has_no_room_for_is_left_out_with_one_warning(loop, new, job, caplog, letter, kept):
     names = [f"{number:03}{letter * 61}" for number in range(400)]
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     for value in (0.5, 0.25):
         for name in names:
             training.handler.on_log(training.args, training.state, training.control, logs={name: value})
@@ -312,7 +299,7 @@ def test_what_is_new_is_told_after_a_pause(loop, new, job, monkeypatch):
     monkeypatch.setattr(updates, "SECONDS_BETWEEN", 0.2)
     training = loop(new())
     training.state.max_steps = 10_000
-    training.fire("on_train_begin")
+    training.begin()
     until = time.monotonic() + 1.1
     while time.monotonic() < until:
         training.state.global_step += 1
@@ -331,7 +318,7 @@ def test_what_is_new_is_told_after_a_pause(loop, new, job, monkeypatch):
 def test_a_step_is_told_of_although_nothing_was_logged(loop, new, job, often):
     training = loop(new())
     training.state.max_steps = 10
-    training.fire("on_train_begin")
+    training.begin()
     job.wait_for(1)
     training.state.global_step = 5
     assert job.wait_for(2)[1]["progressPercentage"] == 50
@@ -340,7 +327,7 @@ def test_a_step_is_told_of_although_nothing_was_logged(loop, new, job, often):
 def test_a_training_that_hangs_is_not_made_to_look_alive(loop, new, job, often):
     training = loop(new())
     training.state.max_steps = 10
-    training.fire("on_train_begin")
+    training.begin()
     training.state.global_step = 1
     job.wait_for(2)
     time.sleep(0.2)
@@ -366,7 +353,7 @@ def test_a_controller_that_is_away_for_a_while_is_one_warning(loop, new, job, of
     job.answers = [503, 503]
     training = loop(new())
     training.state.max_steps = 4
-    training.fire("on_train_begin")
+    training.begin()
     training.state.global_step = 1
     job.wait_for(1)
     training.fire("on_train_end")
@@ -380,7 +367,7 @@ def test_a_controller_that_is_away_for_a_while_is_one_warning(loop, new, job, of
 def test_a_controller_that_goes_on_refusing_is_asked_less_and_less_often(loop, new, job, often):
     job.answers = [403] * 100
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     until = time.monotonic() + 0.7
     while time.monotonic() < until:
         training.state.global_step += 1
@@ -394,7 +381,7 @@ def test_an_end_that_nobody_waits_for_any_more_is_not_told(loop, new, job, monke
     job.answers = [None]
     reporter = new()
     training = loop(reporter)
-    training.fire("on_train_begin")
+    training.begin()
     thread = reporter.run
     training.fire("on_train_end")
     thread.join(20)
@@ -403,7 +390,7 @@ def test_an_end_that_nobody_waits_for_any_more_is_not_told(loop, new, job, monke
 
 def test_the_end_is_told_again_where_the_controller_was_away_just_then(loop, new, job, caplog):
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     job.wait_for(1)
     job.answers = [503]
     training.fire("on_train_end")
@@ -413,7 +400,7 @@ def test_the_end_is_told_again_where_the_controller_was_away_just_then(loop, new
 
 def test_the_end_is_not_told_again_where_the_controller_has_refused_it(loop, new, job, caplog):
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     job.wait_for(1)
     job.token = "another"
     training.fire("on_train_end")
@@ -459,7 +446,7 @@ def test_an_authority_that_the_system_trusts_is_enough_where_no_other_is_named(l
 
 def test_token_and_authority_may_be_renewed_in_mid_run(loop, new, job, tmp_path_factory, monkeypatch):
     training = loop(new())
-    training.fire("on_train_begin")
+    training.begin()
     job.wait_for(1)
     job.token = "renewed"
     job.token_file.write_text("renewed")
