@@ -29,6 +29,7 @@ from conftest import fake_sdk
 from trackside import StartError
 from trackside.records import Point, Run
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import maker_of
 from trackside_testkit.samples import ANY_VALUE, FINITE, KEYS, NO_NUMBERS, NON_FINITE
 from trackside_testkit.workbench import losses
 from trackside_trackio import TrackioCallback
@@ -116,18 +117,7 @@ class TestTrackio(ReporterContract):
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new(trackio_dir):
-    """A function that makes a reporter of a project of the test's own, which is closed after the test."""
-    made, project = [], uuid4().hex
-
-    def make(**options):
-        made.append(TrackioCallback(**{"project": project, **options}))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(lambda **options: TrackioCallback(**{"project": uuid4().hex, **options}))
 
 
 @pytest.fixture
@@ -136,11 +126,6 @@ def stored(trackio_dir):
         return Stored(trackio_dir, reporter.project)
 
     return of
-
-
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
 
 
 RUN = Run(id="0123456789ab", name="blue", output_dir="out", time=1234.5)
@@ -152,7 +137,7 @@ RUN = Run(id="0123456789ab", name="blue", output_dir="out", time=1234.5)
 def test_every_value_arrives_as_the_readme_says(loop, new, stored):
     reporter = new()
     training = loop(reporter)
-    begin(training, 3)
+    training.begin(3)
     training.log({f"v{number}": value for number, value in enumerate(ANY_VALUE.values())})
     reporter.close()
     found = {key: value for key, _, value in stored(reporter).values(reporter.tracker_id)}
@@ -175,7 +160,7 @@ def test_every_key_arrives_with_its_own_value(loop, new, stored):
     keys = [*KEYS, "step", "time", "__x", "caf\udce9", "caf\udce8"]
     reporter = new(key_style="raw")
     training = loop(reporter)
-    begin(training, 3)
+    training.begin(3)
     training.log({key: float(number) for number, key in enumerate(keys)})
     reporter.close()
     values = stored(reporter).values(reporter.tracker_id)
@@ -193,7 +178,7 @@ def test_trackio_itself_reads_the_numbers_back(loop, new):
 
     reporter = new()
     training = loop(reporter, seed=7)
-    begin(training, 3)
+    training.begin(3)
     training.log({"loss": math.inf, "grad_norm": 0.5})
     reporter.close()
     (run,) = Api().runs(reporter.project)
@@ -218,7 +203,7 @@ def test_a_row_that_is_sent_again_is_known(new, stored):
 def test_a_checkpoint_arrives_file_by_file(loop, new, stored, tmp_path):
     reporter = new(log_artifacts=True)
     training = loop(reporter)
-    begin(training, 3)
+    training.begin(3)
     folder = training.save()
     kept = [file for file in folder.rglob("*") if file.is_file() and file.name != "training_args.bin"]
     expected = {file.relative_to(folder).as_posix(): sha256(file.read_bytes()).hexdigest() for file in kept}
@@ -257,7 +242,7 @@ def test_the_users_calls_in_a_training_land_in_our_run(loop, new, stored):
 
     reporter = new()
     training = loop(reporter)
-    begin(training, 3)
+    training.begin(3)
     training.log({"loss": 0.5})
     trackio.log({"mine": 1})
     trackio.config["mine"] = 7
@@ -280,7 +265,7 @@ def test_a_project_whose_files_would_be_those_of_another_is_refused(loop, new):
     if not hasattr(SQLiteStorage, "validate_project_name"):
         pytest.skip("this version of trackio keeps one file for each project")
     with pytest.raises(StartError, match="is not allowed"):
-        begin(loop(new(project="digits_configs")))
+        loop(new(project="digits_configs")).begin()
 
 
 def test_what_is_in_the_inbox_of_a_network_file_system_is_what_a_dashboard_gets(loop, new, stored, monkeypatch):
@@ -317,7 +302,8 @@ SCRIPT = """
 def script(code, folder, *arguments, **environment):
     """A Python of its own that runs `code` in `folder`."""
     known = {name: value for name, value in os.environ.items() if not name.startswith(("TRACKIO_", "HF_"))}
-    variables = {**known, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(folder), "TRACKIO_DIR": str(folder)}
+    places = {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(folder), "TRACKIO_DIR": str(folder)}
+    variables = {**known, **places, "TRACKSIDE_DELIVERY": "inline"}
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), *map(str, arguments)],
         cwd=folder,
@@ -392,7 +378,7 @@ def test_a_run_and_its_checkpoint_arrive_at_a_server(loop, new, server, stored, 
     training = loop(first, learning_rate=0.5)
     training.train()
     assert training.state.global_step == 4
-    second = new(server_url=address, write_token=TOKEN)
+    second = new(server_url=address, write_token=TOKEN, project=first.project)
     loop(second, num_train_epochs=2, learning_rate=0.25).train(resume_from=tmp_path / "out" / "checkpoint-4")
     at_server = Stored(folder, first.project)
     assert at_server.runs() == [first.tracker_id]
@@ -407,7 +393,7 @@ def test_a_run_and_its_checkpoint_arrive_at_a_server(loop, new, server, stored, 
 
 def test_a_wrong_token_is_refused_by_a_server(loop, new, server):
     with pytest.raises(StartError, match=r"answers 400: A write_token is required"):
-        begin(loop(new(server_url=server[0], write_token="guess")))
+        loop(new(server_url=server[0], write_token="guess")).begin()
 
 
 def test_a_server_that_goes_away_is_tried_again(new, server):

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 import sqlite3
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from conftest import TransformersArguments
 
 from trackside import Configured, StartError
-from trackside.options import options_of
 from trackside.records import Point, Run
 from trackside_testkit import Reported, ReporterContract
-from trackside_testkit.loop import FakeConfig, FakeModel
+from trackside_testkit.integration import declared_options, documented_options, maker_of
+from trackside_testkit.loop import FakeArguments, FakeConfig, FakeModel
 from trackside_trackio import TrackioCallback
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 def database(project="huggingface"):
@@ -60,27 +60,13 @@ class TestTrackio(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(TrackioCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    assert documented_options(README) == declared_options(TrackioCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def new():
-    """A function that makes a reporter, which is closed after the test."""
-    made = []
-
-    def make(**options):
-        made.append(TrackioCallback(**options))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(TrackioCallback)
 
 
 @pytest.fixture
@@ -99,6 +85,18 @@ def hub(monkeypatch):
     from trackio.remote_client import SERVERS
 
     return SERVERS
+
+
+@dataclass
+class TransformersArguments(FakeArguments):
+    """With what `TrainingArguments` of transformers have for Trackio."""
+
+    num_train_epochs: int = 1
+    project: str = "huggingface"
+    trackio_space_id: str | None = None
+    trackio_bucket_id: str | None = None
+    trackio_static_space_id: str | bool | None = None
+    hub_private_repo: bool | None = None
 
 
 ADDRESS = "http://127.0.0.1:7860"
@@ -123,26 +121,16 @@ def config(reporter):
     return database().configs[reporter.tracker_id]
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
-
-
-def log(training, step, **values):
-    training.state.global_step = step
-    training.log(values)
-
-
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_has_the_step_and_the_time_of_its_log(loop, new, monkeypatch):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5)
-    log(training, 30, loss=1)
-    log(training, 3, eval_loss=0.5)
+    training.log_at(30, loss=1)
+    training.log_at(3, eval_loss=0.5)
     assert metrics(reporter) == [
         (30, {"train/loss": 1, "train/epoch": 0}),
         (3, {"eval/loss": 0.5, "train/epoch": 0}),
@@ -169,15 +157,15 @@ def test_a_batch_that_is_sent_again_makes_no_doubles(new):
 def test_a_number_is_stored_as_it_is_or_in_the_words_of_trackio(loop, new, value, stored):
     reporter = new()
     training = loop(reporter)
-    begin(training)
-    log(training, 1, loss=value)
+    training.begin()
+    training.log_at(1, loss=value)
     assert values(reporter, "train/loss") == [(1, stored)]
 
 
 def test_a_metric_gives_way_to_the_columns_of_a_row(loop, new):
     reporter = new(key_style="raw")
     training = loop(reporter)
-    begin(training)
+    training.begin()
     training.log({"step": 7, "time": 8, "__step": 9, "loss": 1})
     assert metrics(reporter) == [(0, {"__step": 7, "__time": 8, "____step": 9, "loss": 1, "epoch": 0})]
 
@@ -185,7 +173,7 @@ def test_a_metric_gives_way_to_the_columns_of_a_row(loop, new):
 def test_a_text_that_is_not_unicode_harms_nothing(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     training.log({"note": "caf\udce9", **{f"x{byte}": number for number, byte in enumerate("\udce8\udce9")}})
     assert values(reporter, "train/note") == [(0, {"_type": "trackio.markdown", "_value": "caf?"})]
     found = [value for row in rows(reporter) for key, value in row["metrics"].items() if key.startswith("train/x")]
@@ -195,7 +183,7 @@ def test_a_text_that_is_not_unicode_harms_nothing(loop, new):
 def test_a_version_of_an_artifact_has_the_name_of_a_checkpoint_as_its_alias(loop, new):
     reporter = new(log_artifacts=True)
     training = loop(reporter, run_name="a b/c")
-    begin(training)
+    training.begin()
     for step in (1, 2):
         training.state.global_step = step
         training.save()
@@ -257,9 +245,9 @@ def test_a_trial_is_a_run_in_the_group_of_its_search(loop, new):
 
 
 def test_the_project_is_that_of_the_user_or_of_the_loop(loop, new, monkeypatch):
-    loop(new(), kind=TransformersArguments, project="digits").train()
+    loop(new(), args=TransformersArguments(project="digits")).train()
     monkeypatch.setenv("TRACKIO_PROJECT", "letters")
-    loop(new(run_name="blue", group="team"), kind=TransformersArguments, project="digits").train()
+    loop(new(run_name="blue", group="team"), args=TransformersArguments(project="digits")).train()
     assert len(database("digits").ids()) == 1
     ((row, *_),) = [database("letters").of(run_id) for run_id in database("letters").ids()]
     assert row["run_name"] == "blue"
@@ -267,7 +255,7 @@ def test_the_project_is_that_of_the_user_or_of_the_loop(loop, new, monkeypatch):
 
 def test_a_project_that_trackio_does_not_take_is_an_error(loop, new):
     with pytest.raises(StartError, match="'registry-x' is not allowed"):
-        begin(loop(new(project="registry-x")))
+        loop(new(project="registry-x")).begin()
 
 
 def test_an_empty_variable_is_none(loop, new, monkeypatch):
@@ -310,8 +298,8 @@ def test_a_run_of_ones_own_beside_that_of_the_user(loop, new, why):
     reporter = new(resume=RUN.id if why == "another id" else "auto")
     training = loop(reporter)
     training.state.trial_name = "trial-3" if why == "a trial" else None
-    begin(training)
-    log(training, 1, loss=0.5)
+    training.begin()
+    training.log_at(1, loss=0.5)
     training.fire("on_train_end")
     assert reporter.tracker_id != users.id
     assert len(database().of(users.id)) == 1
@@ -324,9 +312,9 @@ def test_the_users_calls_in_the_training_go_to_our_run_at_its_latest_step(loop, 
     reporter = new()
     training = loop(reporter)
     before = trackio.config
-    begin(training)
+    training.begin()
     trackio.config["batch"] = 3
-    log(training, 7, loss=0.5)
+    training.log_at(7, loss=0.5)
     trackio.log({"mine": 1})
     training.fire("on_train_end")
     assert values(reporter, "mine") == [(8, 1)]
@@ -341,7 +329,7 @@ def test_what_the_user_has_opened_meanwhile_stays_his(loop, new):
 
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     users = trackio.open_for("mine", "run")
     training.fire("on_train_end")
     assert trackio.context_vars.current_run.get() is users
@@ -451,7 +439,7 @@ def test_a_run_that_the_user_names_is_continued_wherever_it_was(loop, new, by):
 
 def test_a_run_that_the_user_names_and_that_is_not_there_is_refused(loop, new):
     with pytest.raises(StartError, match="no run mine in the project huggingface"):
-        begin(loop(new(resume="mine")))
+        loop(new(resume="mine")).begin()
 
 
 # ---- databases and inboxes ------------------------------------------------------------------------------------------
@@ -527,7 +515,7 @@ def test_a_replay_learns_where_a_run_is_but_no_token(new, server):
 
 def test_a_wrong_token_is_refused_in_a_sentence(loop, new, server):
     with pytest.raises(StartError, match=r"answers 400: A write_token is required"):
-        begin(loop(new(server_url=ADDRESS, write_token="guess")))
+        loop(new(server_url=ADDRESS, write_token="guess")).begin()
 
 
 def test_a_server_needs_a_token(loop, new, monkeypatch):
@@ -535,7 +523,7 @@ def test_a_server_needs_a_token(loop, new, monkeypatch):
     assert TrackioCallback().configured() == Configured(False, "its server needs a token; set TRACKIO_WRITE_TOKEN")
     assert TrackioCallback(server_url=f"{ADDRESS}?write_token=sesame").configured()
     with pytest.raises(StartError, match="needs a token; set TRACKIO_WRITE_TOKEN"):
-        begin(loop(new()))
+        loop(new()).begin()
 
 
 def test_a_server_that_is_not_there_ends_nothing(loop, new, caplog):
@@ -613,7 +601,7 @@ def test_the_arguments_of_transformers_name_a_space(loop, new, hub):
 
     arguments = {"trackio_space_id": "me/mine", "trackio_bucket_id": "me/b", "trackio_static_space_id": "me/copy"}
     reporter = new()
-    loop(reporter, kind=TransformersArguments, project="digits", **arguments).train()
+    loop(reporter, args=TransformersArguments(project="digits", **arguments)).train()
     assert hub["me/mine"].databases["digits"].ids() == [reporter.tracker_id]
     assert PUBLISHED[0] == {"from": "me/mine", "project": "digits", "to": "me/copy"}
 
@@ -623,10 +611,10 @@ def test_a_space_that_takes_no_rows_is_refused(loop, new, hub, monkeypatch):
 
     FROZEN.add("me/old")
     with pytest.raises(StartError, match="because it has been frozen"):
-        begin(loop(new(space_id="me/old")))
+        loop(new(space_id="me/old")).begin()
     monkeypatch.setenv("HF_TOKEN", "of somebody else")
     with pytest.raises(StartError, match="Invalid user token"):
-        begin(loop(new(space_id="me/old")))
+        loop(new(space_id="me/old")).begin()
 
 
 def test_a_space_needs_a_token_of_hugging_face(loop, new, monkeypatch, tmp_path):
@@ -634,7 +622,7 @@ def test_a_space_needs_a_token_of_hugging_face(loop, new, monkeypatch, tmp_path)
     reporter = new(space_id="me/digits")
     assert reporter.configured() == Configured(False, "a Space needs a token; type: hf auth login")
     with pytest.raises(StartError, match="type: hf auth login"):
-        begin(loop(reporter))
+        loop(reporter).begin()
     (tmp_path / "token").write_text("a token")
     assert reporter.configured()
 
@@ -655,8 +643,8 @@ def test_a_static_space_is_made_with_a_push_as_it_is_wanted(loop, new, option, a
 
     model = FakeModel()
     model.model_tags = ["vision", "trackio", "trackio:https://huggingface.co/spaces/me/old"]
-    arguments = {"project": "My Digits!", "trackio_static_space_id": argument}
-    training = loop(new(static_space_id=option), model=model, kind=TransformersArguments, **arguments)
+    args = TransformersArguments(project="My Digits!", trackio_static_space_id=argument)
+    training = loop(new(static_space_id=option), model=model, args=args)
     training.train()
     training.fire("on_push_begin")
     if published is None:
