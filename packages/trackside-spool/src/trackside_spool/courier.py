@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from trackside import Point, Run, Status
-from trackside.delivery import FAILED, Call, Delivery, reason_of, said_by
+from trackside.delivery import FAILED, Call, Delivery, reason_of
 from trackside.mapping import batches
 from trackside.records import Record
+from trackside_spool.budget import BUDGET
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Journal, Reader
 from trackside_spool.recipe import note_place
+from trackside_spool.retries import error_of, pauses, retry_after
 from trackside_spool.snapshots import snapshot_of, take_out_rewritten
 
 logger = logging.getLogger(__name__)
@@ -31,61 +31,7 @@ LARGEST_BATCH = 500
 SLICE_SECONDS = 0.01  # of CPU time, which a batch is to take while the loop runs
 POLL_SECONDS = 0.2
 FLUSH_SECONDS = 5.0
-SHARE = 0.05
 TRIES = 3
-LONGEST_PAUSE = 30.0
-
-
-class Budget:
-    """The share of time in which all couriers of a process together may compute while a loop runs.
-
-    Threads that compute take the interpreter from the loop; a thread that waits for a server does not, so what counts
-    is CPU time. A courier reserves what its batch will take, so that no two of them count on the same time, and
-    settles afterwards what it really took.
-    """
-
-    def __init__(self, share: float = SHARE) -> None:
-        self._share = share
-        self._free_at = 0.0
-        self._lifted = 0
-        self._lock = threading.Lock()
-
-    def reserve(self, seconds: float) -> float:
-        """Reserve CPU time; returns the seconds to wait until it may be used."""
-        if self._lifted:
-            return 0.0
-        with self._lock:
-            now = time.monotonic()
-            begins = max(self._free_at, now)
-            self._free_at = begins + seconds / self._share
-            return begins - now
-
-    def settle(self, seconds: float) -> None:
-        """Give back CPU time that was reserved and not used, or pay for more."""
-        with self._lock:
-            self._free_at -= seconds / self._share
-
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
-        """While a loop waits for its couriers, there is nobody to be polite to."""
-        self._lifted += 1
-        try:
-            yield
-        finally:
-            self._lifted -= 1
-
-
-BUDGET = Budget()
-
-
-def _renew_budget_in_child() -> None:
-    """A forked child would wait for ever for a lock that a thread of its parent held."""
-    global BUDGET
-    BUDGET = Budget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_budget_in_child)
 
 
 class Courier(threading.Thread):
@@ -339,8 +285,8 @@ class Courier(threading.Thread):
     def _persist(self, what: str, attempt: Callable[[], None], tries: int = TRIES) -> Exception | None:
         """Try until it works, with growing pauses; the error if it is one that trying again does not mend."""
         refusals = 0
-        for pause in _pauses():
-            error = _error_of(attempt)
+        for pause in pauses():
+            error = error_of(attempt)
             if error is None:
                 self._note_trouble("")
                 return None
@@ -348,7 +294,7 @@ class Courier(threading.Thread):
                 self._tell_trouble(what, error)
             elif (refusals := refusals + 1) >= tries:
                 return error
-            self._pause(_retry_after(error) or pause)
+            self._pause(retry_after(error) or pause)
             if self._is_handed_over:
                 raise HandedOver
         return None
@@ -379,31 +325,3 @@ def tell_of_late_refusal(courier: Any, key: str) -> None:
     """Warn of a tracker that refuses to start when nobody waits for it any more."""
     if not courier.is_waited_for:
         logger.warning("%s cannot start (%s); what it is owed is kept.", key, courier.trouble)
-
-
-def _pauses() -> Iterator[float]:
-    """Seconds between tries: doubled each time, up to half a minute, each somewhere around that so as not to crowd."""
-    pause = 0.5
-    while True:
-        yield pause * random.uniform(0.5, 1.5)
-        pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def _error_of(attempt: Callable[[], None]) -> Exception | None:
-    try:
-        attempt()
-    except Exception as error:
-        return error
-    except BaseException as error:  # an SDK that would end the program, which is not its own
-        return RuntimeError(said_by(error))
-    return None
-
-
-def _retry_after(error: Exception) -> float | None:
-    """The seconds that a server has asked to be left alone for, as the HTTP libraries show it."""
-    headers = getattr(getattr(error, "response", error), "headers", None) or {}
-    try:
-        seconds = float(headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return min(seconds, 10 * LONGEST_PAUSE) if seconds > 0 else None

@@ -23,7 +23,7 @@ from typing import IO, Any
 from trackside import Run
 from trackside.delivery import Delivery, reason_of
 from trackside.records import Record
-from trackside_spool import courier
+from trackside_spool.budget import BUDGET
 from trackside_spool.courier import Courier, tell_of_late_refusal
 from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.journal import Notes
@@ -200,7 +200,7 @@ class RemoteCourier:
 def serve() -> None:
     """Do what is ordered, until nobody can order any more and all that was recorded is delivered."""
     _be_polite()
-    courier.BUDGET = courier.Budget(SHARE)
+    BUDGET.share = SHARE
     server, parent = _Server(_answers()), os.getppid()
     threading.Thread(target=server.take_orders, args=(sys.stdin,), daemon=True).start()
     while os.getppid() == parent and not server.is_over.wait(POLL_SECONDS):

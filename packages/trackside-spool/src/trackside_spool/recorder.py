@@ -24,7 +24,8 @@ from trackside.records import Artifact, Kind, Record, Run, Status, new_id
 from trackside.reporter import Reporter
 from trackside.state import TrainerState
 from trackside.values import scalar
-from trackside_spool.courier import BUDGET, Courier
+from trackside_spool.budget import BUDGET
+from trackside_spool.courier import Courier
 from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker
 from trackside_spool.journal import (
     Journal,
