@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
+import click
 import pytest
 
-from trackside_command import COMMANDS
+from trackside_command import COMMANDS, main
 
 HEAVY = {"rich", "packaging", "altair", "pyarrow", "tensorboardX"}
 
@@ -52,6 +55,12 @@ def test_what_is_not_understood_is_an_error_of_usage(typed, words):
 
 
 def test_its_version_is_that_of_the_umbrella(typed):
-    from importlib.metadata import version
-
     assert typed("--version") == (0, f"{version('trackside')}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_readme_shows_each_command_and_each_of_its_options(name):
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    options = [option for option in main.get_command(None, name).params if isinstance(option, click.Option)]
+    assert f"$ trackside {name}" in readme
+    assert [option.opts[0] for option in options if option.opts[0] not in readme] == []
