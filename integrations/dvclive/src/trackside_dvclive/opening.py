@@ -1,0 +1,147 @@
+"""Opening a `Live`: in which folder, and as what of a DVC repository."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from trackside import Run
+from trackside.mapping import Keys
+from trackside.records import Limits
+from trackside_dvclive.summary import known_of, write
+
+logger = logging.getLogger(__name__)
+
+FOLDER_NAME = Limits(key=r"\w\-.", key_length=60)
+
+
+class Place(NamedTuple):
+    """Where a run is kept: in a repository, whose DVC knows its versions, or in a folder of its own."""
+
+    folder: str
+    dvcyaml: str | bool
+    is_versioned: bool
+    saves_experiment: bool
+
+
+def above(name: str) -> Path | None:
+    """The folder that holds `name`: the working directory, or the next one above it."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / name).is_dir()), None)
+
+
+def continued(run: Run, insisted: str) -> str | None:
+    """The folder of the run that is to be continued, unless this is a branch of it, or another run is there now."""
+    folder = run.tracker_id
+    if folder is None:
+        return None
+    known = known_of(folder)
+    if folder == insisted:
+        if not os.path.isdir(folder):
+            raise LookupError(f"there is no folder {folder}")
+        return os.path.abspath(folder)
+    if str(known.get("run")).partition("-")[0] != run.id:
+        logger.warning("dvclive: %s does not hold this run any more: another one is started.", folder)
+        return None
+    is_past = 0 < run.step < known["step"]
+    return None if is_past and known["status"] == "finished" else folder
+
+
+def id_of_new(run: Run) -> str:
+    """The same for each try to start a run; that of a branch is not that of its parent."""
+    return run.id if run.tracker_id is None else f"{run.id}-{run.time}"
+
+
+def claim(wanted: str, run_id: str) -> str:
+    """Make a folder that nobody has made: `wanted`, else `wanted-2` and so on; this very run's is taken as it is."""
+    number, folder = 1, wanted
+    while known_of(folder).get("run") != run_id:
+        try:
+            os.makedirs(folder)
+            break
+        except FileExistsError:  # each try claims a name
+            number += 1
+            folder = f"{wanted}-{number}"
+    return folder
+
+
+def name_of(run: Run) -> str:
+    """Its name as one of a folder and of an experiment."""
+    return Keys(FOLDER_NAME)(run.name)
+
+
+def own_folder(run: Run) -> str:
+    """Where a run goes that nobody has given a folder."""
+    return os.path.join(run.output_dir, "dvclive", name_of(run))
+
+
+def own_live() -> Any:
+    """The class of the runs that a reporter opens: a `Live` that keeps to its place, and does nothing for nobody."""
+    from dvclive import Live
+    from dvclive.studio import get_dvc_studio_config
+
+    class OwnLive(Live):
+        _exp_name: str | None
+
+        def __init__(self, place: Place, experiment: str | None, **options: Any) -> None:
+            self._place, self._experiment, self._is_ending = place, experiment, False
+            about = {"dir": place.folder, "dvcyaml": place.dvcyaml, "save_dvc_exp": place.saves_experiment}
+            super().__init__(**about, **options)
+
+        @property
+        def experiment(self) -> str | None:
+            """The name of the experiment that its end saves."""
+            return self._exp_name if self._save_dvc_exp else None
+
+        def _init_dvc(self) -> None:
+            """Without a repository there is nothing to ask DVC for; where there is only Git, it would make one."""
+            if self._place.is_versioned:
+                super()._init_dvc()
+                self._exp_name = self._experiment or self._exp_name
+            else:
+                self._dvc_file = self._init_dvc_file()
+
+        def _init_studio(self) -> None:
+            """Studio knows a repository by its address, which may bring a token along."""
+            if self._place.is_versioned:
+                if config := get_dvc_studio_config(self):
+                    self._repo_url = without_login(config["repo_url"])
+                super()._init_studio()
+            else:
+                self._studio_events_to_skip |= {"start", "data", "done"}
+
+        def make_summary(self) -> None:
+            self.summary["step"] = self.step
+            write(self.summary, self.metrics_file)
+
+        def make_dvcyaml(self) -> None:
+            """To a file beside what it tells of, DVCLive would add the same again each time."""
+            if os.path.abspath(os.path.dirname(self.dvc_file)) == os.path.abspath(self.dir):
+                with suppress(FileNotFoundError):
+                    os.remove(self.dvc_file)
+            super().make_dvcyaml()
+
+        def post_data_to_studio(self) -> None:
+            """Only what Studio can take: each time all files are read, and a silent server makes a queue."""
+            queue = getattr(self, "_studio_queue", None)
+            is_busy = queue is not None and queue.unfinished_tasks > 0
+            if self._dvc_studio_config and (self._is_ending or not is_busy):
+                super().post_data_to_studio()
+
+        def end(self) -> None:
+            self._is_ending = True
+            super().end()
+
+    return OwnLive
+
+
+def without_login(url: str) -> str:
+    """An address without the user and password, or token, of the web."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return url
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
