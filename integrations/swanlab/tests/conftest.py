@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trackside_testkit import FakeLoop
+from trackside_swanlab import SwanLabCallback
+from trackside_testkit.integration import fake_modules, maker_of
+from trackside_testkit.integration import loop as loop
 
-FAKE = str(Path(__file__).parent / "fake")
-
-
-def modules_of_sdk() -> dict[str, Any]:
-    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "swanlab"}
-
-
-@contextmanager
-def fake_sdk() -> Iterator[None]:
-    """`import swanlab` imports the fake, anew, and afterwards again what it did before."""
-    real = modules_of_sdk()
-    for name in real:
-        del sys.modules[name]
-    sys.path.insert(0, FAKE)
-    try:
-        yield
-    finally:
-        sys.path.remove(FAKE)
-        for name in modules_of_sdk():
-            del sys.modules[name]
-        sys.modules.update(real)
+fake_sdk = partial(fake_modules, Path(__file__).parent / "fake", "swanlab")
 
 
 @pytest.fixture(autouse=True)
-def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    for home in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(home, str(tmp_path))
     for variable in [name for name in os.environ if name.startswith("SWANLAB_")]:
         monkeypatch.delenv(variable)
-    monkeypatch.setenv("TRACKSIDE_DELIVERY", "inline")  # what a call leaves behind is seen when it returns
     if request.node.get_closest_marker("sdk"):
         yield
         return
@@ -48,36 +31,8 @@ def _sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the test, where it runs and is at home."""
-    monkeypatch.chdir(tmp_path)
-    for variable in ("HOME", "USERPROFILE"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    return tmp_path
+def _offline(**options: Any) -> SwanLabCallback:
+    return SwanLabCallback(**{"mode": "offline", **options})
 
 
-@pytest.fixture
-def loop(home: Path):
-    """A function that makes a loop for a reporter, with its output below the test's folder."""
-
-    def make(*callbacks: Any, **arguments: Any) -> FakeLoop:
-        return FakeLoop(callbacks, **{"output_dir": home / "out", "num_train_epochs": 1, **arguments})
-
-    return make
-
-
-@pytest.fixture
-def new(home: Path):
-    """A function that makes a reporter, offline unless it says otherwise, which is closed after the test."""
-    from trackside_swanlab import SwanLabCallback
-
-    made = []
-
-    def make(**options: Any) -> SwanLabCallback:
-        made.append(SwanLabCallback(**{"mode": "offline", **options}))
-        return made[-1]
-
-    yield make
-    for reporter in made:
-        reporter.close()
+new = maker_of(_offline)

@@ -7,21 +7,19 @@ import copy
 import math
 import os
 import pickle
-import re
 import signal
 import sys
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from server import serving
 
 from trackside import Configured, Point, Run, StartError
-from trackside.options import options_of
 from trackside_swanlab import SwanLabCallback
 from trackside_testkit import Reported, ReporterContract
+from trackside_testkit.integration import declared_options, documented_options
 from trackside_testkit.loop import FakeConfig, FakeModel
 from trackside_testkit.workbench import in_forked_child
 
@@ -64,10 +62,8 @@ class TestSwanLab(ReporterContract):
 
 
 def test_the_table_of_options_in_the_readme_is_that_of_the_class():
-    readme = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| `(.+?)` \|", readme, flags=re.MULTILINE)
-    declared = options_of(SwanLabCallback)
-    assert rows == [(name, option.variable or "", repr(option.default)) for name, option in declared.items()]
+    readme = Path(__file__).parents[1] / "README.md"
+    assert documented_options(readme) == declared_options(SwanLabCallback)
 
 
 # ---- what tests look at ---------------------------------------------------------------------------------------------
@@ -75,9 +71,10 @@ def test_the_table_of_options_in_the_readme_is_that_of_the_class():
 RUN = Run(id="0123456789ab", name="blue", output_dir="out", time=1234.5)
 
 
-def begin(training, step=0):
-    training.fire("on_train_begin")
-    training.state.global_step = step
+def started(reporter, run=RUN):
+    """Start a run as the delivery does."""
+    reporter.import_sdk()
+    reporter.tracker_id = reporter.start(run)
 
 
 def log(training, step, **values):
@@ -98,7 +95,7 @@ def warnings(caplog, part):
 
 def test_a_value_has_the_step_and_the_time_of_its_log(loop, new, monkeypatch):
     training = loop(new())
-    begin(training)
+    training.begin()
     monkeypatch.setattr("trackside.recorder.time.time", lambda: 1234.5)
     log(training, 30, loss=1)
     log(training, 3, eval_loss=0.5)
@@ -115,7 +112,7 @@ def test_a_value_has_the_step_and_the_time_of_its_log(loop, new, monkeypatch):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 2**70, 1e300, 5e-324, True])
 def test_a_number_is_stored_as_it_is(loop, new, value):
     training = loop(new())
-    begin(training)
+    training.begin()
     log(training, 1, loss=value)
     ((step, stored),) = values("train/loss")
     assert (step, type(stored)) == (1, float)
@@ -124,7 +121,7 @@ def test_a_number_is_stored_as_it_is(loop, new, value):
 
 def test_a_second_value_of_a_step_is_left_out_with_one_warning(loop, new, caplog):
     training = loop(new())
-    begin(training)
+    training.begin()
     for loss in (1.0, 2.0, 3.0):
         log(training, 7, loss=loss)
     log(training, 5, loss=4.0)
@@ -135,7 +132,7 @@ def test_a_second_value_of_a_step_is_left_out_with_one_warning(loop, new, caplog
 
 def test_a_text_under_the_name_of_a_number_is_kept_beside_it(loop, new):
     training = loop(new())
-    begin(training)
+    training.begin()
     log(training, 1, loss=1.0)
     log(training, 2, loss="diverged")
     log(training, 3, loss=2.0)
@@ -148,7 +145,7 @@ def test_a_text_under_the_name_of_a_number_is_kept_beside_it(loop, new):
 )
 def test_names_that_swanlab_would_cut_or_drop_stay_apart(loop, new, keys):
     training = loop(new(key_style="raw"))
-    begin(training)
+    training.begin()
     training.log({key: float(number) for number, key in enumerate(keys)})
     (run,) = runs()
     found = {key: value for key, _, value in run.points if key != "epoch"}
@@ -158,7 +155,7 @@ def test_names_that_swanlab_would_cut_or_drop_stay_apart(loop, new, keys):
 
 def test_a_text_that_is_not_unicode_harms_nothing(loop, new):
     training = loop(new(), model=FakeModel(FakeConfig(file="caf\udce9")))
-    begin(training)
+    training.begin()
     log(training, 1, note="caf\udce9", **{f"x{byte}": number for number, byte in enumerate("\udce8\udce9")})
     (run,) = runs()
     assert run.texts == [("train/note", 1, "caf?")]
@@ -169,7 +166,7 @@ def test_a_text_that_is_not_unicode_harms_nothing(loop, new):
 def test_parameters_keep_the_sign_of_an_infinity(loop, new):
     odd = {"least": -math.inf, "most": math.inf, "none": math.nan, "nested": [1, -math.inf], "huge": 2**70}
     training = loop(new(), lr_scheduler_kwargs=odd)
-    begin(training)
+    training.begin()
     config = runs()[-1].config
     assert [config[f"lr_scheduler_kwargs/{name}"] for name in odd] == ["-inf", "inf", "nan", [1, "-inf"], 2.0**70]
 
@@ -179,7 +176,7 @@ def test_a_config_says_where_the_run_comes_from(loop, new):
     model.num_parameters = lambda: 11_689_512
     training = loop(new(), model=model)
     training.state.trial_name, training.state.trial_params = "trial-3", {"lr": {"max": 0.5}}
-    begin(training)
+    training.begin()
     (run,) = runs()
     assert run.config["trackside/python"] == sys.version.split()[0]
     assert run.config["model/num_parameters"] == 11_689_512
@@ -192,20 +189,20 @@ def test_values_that_could_not_be_written_are_told_at_the_end(loop, new, caplog)
 
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     log(training, 1, loss=1.0)
     FAILURES.append("No space left on device")
     log(training, 2, loss=0.5)
     reporter.close()
-    assert len(warnings(caplog, "finish failed (RuntimeError: Error when flushing batch: No space left")) == 1
+    assert len(warnings(caplog, "finish failed (RuntimeError: upsert data error: No space left")) == 1
     assert values("train/loss") == [(1, 1.0)]
 
 
-def test_a_value_that_was_dropped_in_silence_is_told_at_the_end(new):
+def test_a_value_that_is_not_taken_is_told_at_the_end(new):
     reporter = new()
-    reporter.tracker_id = reporter.start(RUN)
+    started(reporter)
     reporter.log_points([Point({"train/loss": 0.5}, 2**48 + 1, None, 1234.5)])
-    with pytest.raises(RuntimeError, match=f"1 values were not taken, as train/loss of step {2**48 + 1}"):
+    with pytest.raises(RuntimeError, match=f"train/loss at {2**48 + 1}"):
         reporter.finish("finished")
 
 
@@ -226,7 +223,7 @@ def test_checkpoints_are_asked_for_by_any_word_that_is_not_no(loop, new, monkeyp
 
 def test_a_file_is_kept_though_the_loop_deletes_its_own(loop, new, tmp_path):
     training = loop(new(log_model=True), output_dir=tmp_path / "out [1]*")
-    begin(training, 3)
+    training.begin(3)
     folder = training.save()
     content = folder.joinpath("model.bin").read_bytes()
     folder.joinpath("model.bin").unlink()
@@ -237,7 +234,7 @@ def test_a_file_is_kept_though_the_loop_deletes_its_own(loop, new, tmp_path):
 def test_a_text_beyond_the_limit_is_whole_in_a_file(loop, new, monkeypatch):
     monkeypatch.setattr(SwanLabCallback, "limits", SwanLabCallback.limits._replace(text=100))
     training = loop(new())
-    begin(training)
+    training.begin()
     log(training, 7, note="word " * 100)
     assert len(runs()[-1].texts[0][2]) == 100
     assert runs()[-1].saved["texts/train/note/00000007.txt"].decode() == "word " * 100
@@ -249,7 +246,7 @@ def test_a_text_beyond_the_limit_is_whole_in_a_file(loop, new, monkeypatch):
 def test_a_forked_child_reports_nothing_and_leaves_the_run_open(loop, new):
     reporter = new()
     training = loop(reporter)
-    begin(training)
+    training.begin()
     log(training, 1, loss=0.5)
 
     def use_in_child():
@@ -267,7 +264,7 @@ def test_a_forked_child_reports_nothing_and_leaves_the_run_open(loop, new):
 def test_a_copy_reports_a_run_of_its_own(loop, new, clone):
     reporter = new(project="digits")
     training = loop(reporter)
-    begin(training)
+    training.begin()
     log(training, 1, loss=0.5)
     copied = clone(reporter)
     reporter.close()
@@ -301,20 +298,20 @@ def test_there_is_no_second_run_beside_that_of_the_user(loop, new, why):
     training = loop(new(resume=RUN.id if why == "another id" else "auto"))
     training.state.trial_name = "trial-3" if why == "a trial" else None
     with pytest.raises(StartError, match=r"swanlab\.finish\(\) it"):
-        begin(training)
+        training.begin()
 
 
 def test_there_is_no_second_run_beside_one_of_ours(loop, new):
-    begin(loop(new(project="one")))
+    loop(new(project="one")).begin()
     with pytest.raises(StartError, match="one run at a time in a process"):
-        begin(loop(new(project="two")))
+        loop(new(project="two")).begin()
 
 
 def test_calls_of_the_user_go_to_our_run_at_its_next_step(loop, new):
     import swanlab
 
     training = loop(new())
-    begin(training)
+    training.begin()
     log(training, 7, loss=0.5)
     swanlab.log({"mine": 1.5})
     assert values("mine") == [(8, 1.5)]
@@ -324,7 +321,7 @@ def test_a_run_that_the_user_has_finished_is_told_of_once(loop, new, caplog):
     import swanlab
 
     training = loop(new())
-    begin(training)
+    training.begin()
     swanlab.get_run().finish()
     for step in (1, 2):
         log(training, step, loss=0.5)
@@ -351,7 +348,7 @@ def test_hooks_of_the_sdk_are_taken_off(loop, new, monkeypatch):
     monkeypatch.setattr(atexit, "unregister", unregistered.append)
     reporter = new()
     handler = signal.getsignal(signal.SIGINT)
-    begin(loop(reporter))
+    loop(reporter).begin()
     assert reporter.run._handle_atexit in unregistered
     hook = sys.excepthook
     assert "swanlab" not in getattr(hook, "__module__", "")
@@ -364,7 +361,7 @@ def test_only_the_users_own_calls_print(loop, new, capfd):
     import swanlab
 
     training = loop(new())
-    begin(training)
+    training.begin()
     assert "swanlab:" not in capfd.readouterr().out.replace("Reporting to swanlab", "")
     swanlab.log({"mine": 1.5}, step=-1)
     assert "Step must be a non-negative integer" in capfd.readouterr().out
@@ -380,7 +377,7 @@ def test_only_the_users_own_calls_print(loop, new, capfd):
 )
 def test_the_run_is_shown_by_a_command(new, mode, shown):
     reporter = new(mode=mode)
-    reporter.start(RUN)
+    started(reporter)
     assert reporter.where() == (shown and shown.format(run=reporter.run))
 
 
@@ -404,7 +401,7 @@ def test_variables_reach_the_sdk(loop, new, monkeypatch, tmp_path):
     for name, value in said.items():
         monkeypatch.setenv(name, value)
     training = loop(SwanLabCallback())
-    begin(training)
+    training.begin()
     training.fire("on_train_end")
     (run,) = runs()
     found = (run.project, run.about["workspace"], run.id, run.about["resume"], run.mode, run.dir.parent)
@@ -419,7 +416,7 @@ def test_what_is_not_set_is_the_folder_and_a_run_that_can_be_continued(loop, new
     reporter = new()
     training = loop(reporter, run_name="blue")
     monkeypatch.chdir(folder)
-    begin(training)
+    training.begin()
     (run,) = runs()
     assert (run.project, run.name, run.id, run.about["resume"]) == ("my_digits", "blue", reporter.tracker_id, "allow")
     assert run.dir.parent == tmp_path / "out" / "_swanlab"
@@ -429,14 +426,14 @@ def test_what_is_not_set_is_the_folder_and_a_run_that_can_be_continued(loop, new
 def test_a_word_that_nobody_knows_is_refused(loop, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises((StartError, ValueError), match=f"{name}='{value}' is not understood"):
-        begin(loop(SwanLabCallback(**({} if name == "SWANLAB_MODE" else {"mode": "offline"}))))
+        loop(SwanLabCallback(**({} if name == "SWANLAB_MODE" else {"mode": "offline"}))).begin()
 
 
 @pytest.mark.parametrize(("age", "measured"), [(1, None), (3600, False)])
 def test_neither_command_lines_nor_output_are_sent_nor_the_machine_of_a_replay(new, monkeypatch, age, measured):
     monkeypatch.setattr("trackside_swanlab.opening.time.time", lambda: RUN.time + age)
     reporter = new()
-    reporter.start(RUN)
+    started(reporter)
     given = reporter.run.settings.given
     assert (given["probe"]["runtime"], given["probe"]["git"], given["terminal"]["proxy_type"]) == (False, False, "none")
     assert given["probe"].get("monitor") is measured
@@ -445,43 +442,18 @@ def test_neither_command_lines_nor_output_are_sent_nor_the_machine_of_a_replay(n
 def test_what_the_user_says_of_the_probe_is_left_to_him(new, monkeypatch):
     monkeypatch.setenv("SWANLAB_PROBE_GIT", "true")
     reporter = new()
-    reporter.start(RUN)
+    started(reporter)
     assert "git" not in reporter.run.settings.given["probe"]
 
 
 # ---- online ---------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def answering(status):
-    """A server that answers with one status, and the keys that it was asked with."""
-    keys = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            keys.append((self.path, self.headers["authorization"]))
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", keys
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def online(new, monkeypatch):
     """A function that makes a reporter whose server takes its key."""
-    with answering(200) as (address, _):
-        monkeypatch.setenv("SWANLAB_API_HOST", address)
+    with serving(200) as server:
+        monkeypatch.setenv("SWANLAB_API_HOST", server.address)
         monkeypatch.setenv("SWANLAB_API_KEY", "key-of-the-user")
         yield lambda **options: new(mode="online", **options)
 
@@ -498,18 +470,17 @@ def test_a_run_is_shown_by_its_address(loop, online, capfd):
 def test_a_trouble_of_the_server_is_told_from_a_wrong_key(new, monkeypatch, status, error, is_passing):
     monkeypatch.setenv("SWANLAB_API_KEY", "key-of-the-user")
     reporter = new(mode="online")
-    with answering(status) as (address, keys):
-        monkeypatch.setenv("SWANLAB_API_HOST", address)
+    with serving(status) as server:
+        monkeypatch.setenv("SWANLAB_API_HOST", server.address)
         with pytest.raises((OSError, RuntimeError), match=error) as raised:
-            reporter.start(RUN)
+            started(reporter)
     assert reporter.is_passing(raised.value) is is_passing
-    assert keys == [("/api/login/api_key", "key-of-the-user")]
+    assert server.asked == [("/api/login/api_key", "key-of-the-user")]
 
 
 def test_a_server_that_is_not_there_ends_nothing(loop, new, monkeypatch, caplog):
-    with answering(200) as (address, _):
-        pass
-    monkeypatch.setenv("SWANLAB_API_HOST", address)
+    with serving(200) as server:
+        monkeypatch.setenv("SWANLAB_API_HOST", server.address)
     monkeypatch.setenv("SWANLAB_API_KEY", "key-of-the-user")
     training = loop(new(mode="online"))
     training.train()
@@ -522,7 +493,7 @@ def test_a_key_is_found_wherever_swanlab_finds_it(loop, new, monkeypatch, tmp_pa
     reporter = new(mode=None)
     assert reporter.configured().why.startswith("it has no key; type: swanlab login")
     with pytest.raises(StartError, match="it has no key"):
-        begin(loop(reporter))
+        loop(reporter).begin()
     for file, text in ((".env", "SWANLAB_API_KEY=x"), (".swanlab/.netrc", "machine x"), ("swanlab.yaml", "api_key: x")):
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
@@ -554,7 +525,7 @@ def test_an_end_that_hangs_is_given_up_and_waited_for_by_the_next_try(online, mo
 
     monkeypatch.setattr("trackside_swanlab.reporter.FINISH_SECONDS", 0.05)
     reporter = online()
-    reporter.start(RUN)
+    started(reporter)
     UPLOADS.clear()
     for _ in range(2):
         with pytest.raises(TimeoutError) as late:
@@ -576,7 +547,7 @@ def test_a_start_that_hangs_is_given_up_and_what_comes_of_it_is_closed(new, monk
     monkeypatch.setattr(FakeRun, "finish", lambda run, **said: (finish(run, **said), ended.set()))
     reporter = new()
     with pytest.raises(TimeoutError) as late:
-        reporter.start(replace(RUN, tracker_id="gone"))
+        started(reporter, replace(RUN, tracker_id="gone"))
     assert reporter.is_passing(late.value)
     may_go_on.set()
     assert ended.wait(20)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 from pathlib import Path
 from typing import Any
-
-from trackside_swanlab.quiet import quietly
 
 FOLDER = "saved"
 
@@ -20,13 +17,13 @@ def keep_file(run: Any, path: str, name: str) -> None:
         os.link(path, kept)
     except OSError:  # another disk, or one that has no links
         shutil.copyfile(path, kept)
-    _save(run, kept)
+    _save(run, kept, name)
 
 
 def keep_text(run: Any, name: str, text: str) -> None:
     kept = _place(run, name)
     kept.write_text(text, "utf-8")
-    _save(run, kept)
+    _save(run, kept, name)
 
 
 def _place(run: Any, name: str) -> Path:
@@ -36,8 +33,8 @@ def _place(run: Any, name: str) -> Path:
     return kept
 
 
-def _save(run: Any, kept: Path) -> None:
-    folder = Path(run.dir).absolute() / FOLDER
-    taken = quietly(lambda: run.save(glob.escape(str(kept)), base_path=folder, policy="now"))
-    if not taken:
-        raise RuntimeError(f"{kept.name} was not taken")
+def _save(run: Any, kept: Path, name: str) -> None:
+    """`run.save` takes patterns, and stumbles over brackets in the names of folders."""
+    from swanlab.sdk.internal.bus.events import FileSaveEvent
+
+    run._components.emitter.emit(FileSaveEvent(source_path=str(kept), name=name, policy="now"))

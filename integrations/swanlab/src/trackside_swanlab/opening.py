@@ -18,7 +18,6 @@ from trackside_swanlab.account import check_key
 from trackside_swanlab.active import note_reported
 from trackside_swanlab.plain import encodable
 from trackside_swanlab.quiet import keeping_excepthook, listening, quietly
-from trackside_swanlab.rows import Receipts
 
 FOLDER = "_swanlab"
 DEFAULT_OF_TRANSFORMERS = "huggingface"
@@ -42,7 +41,7 @@ def readable_settings() -> Iterator[None]:
             os.environ["SWANLAB_PROJECT"] = project
 
 
-def open_run(run: Run, options: Mapping[str, Any], receipts: Receipts) -> Any:
+def open_run(run: Run, options: Mapping[str, Any]) -> Any:
     """A new run, or the one with the id in `options`.
 
     Raises:
@@ -63,8 +62,7 @@ def open_run(run: Run, options: Mapping[str, Any], receipts: Receipts) -> Any:
             "name": cut(encodable(options["name"] or known.experiment.name or run.name), LONGEST_NAME),
             "log_dir": _folder(run, options),
         }
-        callbacks = [receipts.as_callback()]
-        opened = swanlab.init(**{**options, **about}, settings=_settings(run), callbacks=callbacks)
+        opened = swanlab.init(**{**options, **about}, settings=_settings(run))
         note_reported(opened)
         atexit.unregister(opened._handle_atexit)  # how a run ends is told by the reporter
     return opened

@@ -24,14 +24,14 @@ def metric_key(key: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A parameter: SwanLab would write both infinities as `Inf`."""
+    """A parameter: SwanLab would write both infinities as `Inf`, and None as `{}`."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, str):
         return encodable(value)
-    if isinstance(value, float) and not math.isfinite(value):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return float(value) if isinstance(value, int) and abs(value) > LARGEST_INT else value
 

@@ -12,9 +12,9 @@ from typing import Any
 
 LEVELS = ("print", "info", "warning", "error")
 
-# Of the SDK's own threads this one speaks of what the user has logged himself; the others of their retries.
+# Of the SDK's own threads this one writes what is logged, and speaks of what it cannot; the others of their retries.
 THREAD_OF_VALUES = "SwanLab·Specter"
-LOST = "flushing batch"
+OF_THE_USER = "Error when parsing metric"  # no value of ours is one that it cannot read
 
 _errors: ContextVar[list[str] | None] = ContextVar("errors", default=None)
 _losses: list[str] = []
@@ -48,11 +48,12 @@ def quietly(call: Callable[[], Any]) -> Any:
     return value
 
 
-def take_losses() -> list[str]:
-    """What the SDK has said of records that it could not write, since it was last asked."""
+def check_losses() -> None:
+    """Raise for what the SDK could not write, since it was last asked."""
     losses = _losses[:]
-    del _losses[: len(losses)]
-    return losses
+    _losses.clear()
+    if losses:
+        raise RuntimeError("; ".join(losses))
 
 
 def hold_console() -> None:
@@ -68,13 +69,12 @@ def hold_console() -> None:
 def _held(say: Callable[..., None]) -> Callable[..., None]:
     @wraps(say)
     def say_or_keep(*words: Any, **options: Any) -> None:
-        errors, thread = _errors.get(), threading.current_thread().name
+        thread = threading.current_thread().name
+        errors = _losses if thread == THREAD_OF_VALUES else _errors.get()
         text = " ".join(map(str, words or options.get("console_args", ())))
-        if say.__name__ == "error" and errors is not None:
+        if say.__name__ == "error" and errors is not None and not text.startswith(OF_THE_USER):
             errors.append(text)
-        elif say.__name__ == "error" and LOST in text:
-            _losses.append(text)
-        elif errors is None and (thread == THREAD_OF_VALUES or not thread.startswith("SwanLab")):
+        elif errors is _losses or (errors is None and not thread.startswith("SwanLab")):
             say(*words, **options)
 
     return say_or_keep

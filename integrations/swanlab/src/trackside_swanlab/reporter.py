@@ -16,8 +16,8 @@ from trackside_swanlab.active import run_of_user
 from trackside_swanlab.files import keep_file, keep_text
 from trackside_swanlab.opening import end_run, open_run, origin, readable_settings
 from trackside_swanlab.plain import KEY_CHARACTERS, encodable, names, one_of, plain, unless_false
-from trackside_swanlab.quiet import hold_console, quietly
-from trackside_swanlab.rows import Receipts, Rows
+from trackside_swanlab.quiet import check_losses, hold_console, quietly
+from trackside_swanlab.rows import Rows
 
 STATES = {"finished": "success", "failed": "crashed", "killed": "aborted", "pruned": "aborted"}
 START_SECONDS = 60
@@ -72,10 +72,10 @@ class SwanLabCallback(Reporter):
         self.adopted = self._users_run is not None
         if self.adopted:
             self._refuse_another(run)
-            self.run, receipts = self._users_run, None
+            self.run = self._users_run
         else:
-            self.run, receipts = self._open_own(run), self._receipts
-        self._rows = Rows(self.run, receipts)
+            self.run = self._open_own(run)
+        self._rows = Rows(self.run)
         if not self.adopted and (last := self._rows.last_step) > run.step:
             kept = '%s has this run up to step %d, and keeps that as it is; resume="new" starts another one.'
             self.warn_once("resumed", kept, self.name, last)
@@ -114,7 +114,7 @@ class SwanLabCallback(Reporter):
             self._ending = later(partial(end_run, self.run, STATES[status], reason))
         within(FINISH_SECONDS, self._ending.result)
         self._opened = self._ending = None
-        self._receipts.check()
+        check_losses()
 
     def where(self) -> str | None:
         if self.run is None or self.run.mode == "disabled":
@@ -136,8 +136,7 @@ class SwanLabCallback(Reporter):
 
     def _open_own(self, run: Run) -> Any:
         if self._opened is None:  # else an earlier try has come as far as this
-            self._receipts = Receipts()
-            opening = partial(open_run, run, self._options(run), self._receipts)
+            opening = partial(open_run, run, self._options(run))
             late = "It was opened too late."
             self._opened = within(START_SECONDS, opening, lambda made: end_run(made, "aborted", late))
         return self._opened

@@ -1,15 +1,13 @@
-"""The values of one run: SwanLab keeps the first one of a key and step, drops others in silence, and so is checked."""
+"""The values of one run: SwanLab keeps the first one of a key and step, and drops others in silence."""
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
 from trackside_swanlab.plain import metric_key
-from trackside_swanlab.quiet import take_losses
 
 
 class Steps:
@@ -29,53 +27,11 @@ class Steps:
         return not is_taken
 
 
-class Receipts:
-    """Which values were sent and have not been taken yet, as the SDK tells its callbacks."""
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[str, int], None] = {}
-        self._lock = threading.Lock()
-
-    def expect(self, key: str, step: int) -> None:
-        with self._lock:
-            self._open[key, step] = None
-
-    def note(self, records: Any) -> None:
-        with self._lock:
-            for record in records:
-                self._open.pop((record.key, record.step), None)
-
-    def check(self) -> None:
-        """Raise for what was lost, once the run is finished."""
-        losses = take_losses()
-        if self._open:
-            (key, step), *others = self._open
-            losses.append(f"{len(others) + 1} values were not taken, as {key} of step {step}")
-        if losses:
-            raise RuntimeError("; ".join(losses))
-
-    def as_callback(self) -> Any:
-        """What the SDK calls with each batch that it has written."""
-        import swanlab
-
-        class Callback(swanlab.Callback):
-            name = "trackside"
-
-            def on_scalar_flush(_, scalar_records: Any, *args: Any, **options: Any) -> None:
-                self.note(scalar_records)
-
-            def on_media_flush(_, media_records: Any, *args: Any, **options: Any) -> None:
-                self.note(media_records)
-
-        return Callback()
-
-
 class Rows:
     """Gives values to a run under their own step and time; the SDK's `log` has the time of its call only."""
 
-    def __init__(self, run: Any, receipts: Receipts | None) -> None:
-        """`receipts`: None if the run was opened by somebody else, so that none are given."""
-        self._run, self._receipts = run, receipts
+    def __init__(self, run: Any) -> None:
+        self._run = run
         self._steps: dict[str, Steps] = {}
         self._kinds: dict[str, type] = {}
         self._latest: dict[str, tuple[int, Any]] = {}
@@ -123,8 +79,5 @@ class Rows:
         with self._run._api_lock:
             if not self._run.alive:
                 raise RuntimeError("the run was finished by somebody else")
-            for key in values:
-                if self._receipts is not None:
-                    self._receipts.expect(key, step)
             self._run._ctx.next_step(step)  # a call of the user's without a step goes on from here
             self._run._components.emitter.emit(MetricLogEvent(data=values, step=step, timestamp=timestamp))

@@ -2,7 +2,6 @@
 """A run: what it refuses, what it drops, and what it has taken."""
 
 import atexit
-import glob
 import math
 import os
 import re
@@ -11,7 +10,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-from swanlab.sdk.internal.bus.events import MetricLogEvent, Timestamp
+from swanlab.sdk.internal.bus.events import FileSaveEvent, MetricLogEvent, Timestamp
 from swanlab.sdk.internal.core_python import client
 from swanlab.sdk.internal.pkg import console
 
@@ -34,8 +33,9 @@ def get_run():
     return _current
 
 
-class Callback:
-    pass
+def is_clean(key):
+    has_control = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", key)
+    return not has_control and key == key.strip(" \t\n\r./") and 0 < len(key) <= 512
 
 
 class Text:
@@ -51,6 +51,8 @@ class Config(dict):
             self[str(key)] = self._parsed(value)
 
     def _parsed(self, value):
+        if value is None:
+            return {}
         if isinstance(value, float) and not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Inf"
         if isinstance(value, str):
@@ -77,12 +79,12 @@ class Context:
 
 
 class Run:
-    def __init__(self, id, mode, log_dir, about, settings, callbacks):
+    def __init__(self, id, mode, log_dir, about, settings):
         global _current
         self.id, self.mode, self.about, self.settings = id, mode, about, settings
         self.name, self.project = about["name"], about["project"]
         self.dir = Path(log_dir, f"run-20261201_120000-{id}-{len(RUNS)}")
-        self.config, self.callbacks = Config(), callbacks or []
+        self.config = Config()
         self.points, self.texts, self.times, self.saved = [], [], [], {}
         self.state, self.error, self._pid = "running", None, os.getpid()
         before = ON_SERVER.get(id, {}) if mode == "online" else {}
@@ -114,14 +116,6 @@ class Run:
             return
         self._take(MetricLogEvent(data=dict(data), step=self._ctx.next_step(step), timestamp=Timestamp()))
 
-    def save(self, glob_str, base_path=None, policy="live"):
-        self._check()
-        assert policy in ("now", "end", "live")
-        found = [Path(path) for path in glob.glob(str(glob_str))]
-        for path in found:
-            self.saved[path.relative_to(base_path).as_posix()] = path.read_bytes()
-        return [str(path) for path in found]
-
     def finish(self, state="success", error=None, async_log_timeout=None):
         global _current
         if not self.alive:
@@ -145,41 +139,38 @@ class Run:
         return self._ctx.core._metrics
 
     def _take(self, event):
-        """What is wrong with a value is printed by a thread of the real one, and its neighbours are kept."""
-        taken = []
-        for key, value in event.data.items():
-            if (
-                re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", key)
-                or key != key.strip(" \t\n\r./")
-                or not 0 < len(key) <= 512
-            ):
-                console.error(f"SwanLab dropped an invalid metric {key!r}")
-            elif key.startswith("__swanlab__") or type(event.step) is not int or event.step > 2**48:
-                console.warning(f"Metric {key!r} at step {event.step} skipped")
-            elif type(value) not in (float, Text):
-                console.error(f"Error when parsing metric {key!r}: {type(value).__name__}")
-            else:
-                taken.append(SimpleNamespace(key=key, step=event.step, value=value))
-        if FAILURES:
-            console.error(f"Error when flushing batch: {FAILURES.pop(0)}")
-            return
-        for record in taken:
-            self._keep(record, event.timestamp.seconds)
-        for callback in self.callbacks:
-            callback.on_scalar_flush([record for record in taken if type(record.value) is float])
-            callback.on_media_flush([record for record in taken if type(record.value) is Text])
+        writer = threading.Thread(target=self._write, args=(event,), name="SwanLab·Specter")
+        writer.start()
+        writer.join()
 
-    def _keep(self, record, seconds):
-        metric = self._metrics.setdefault(record.key, Metric(type(record.value), -1))
-        is_new = record.step > metric.min_step and record.step not in metric.steps
-        if not is_new or metric.kind is not type(record.value):
-            return
-        metric.steps.add(record.step)
-        self.times.append(seconds)
-        if metric.kind is Text:
-            self.texts.append((record.key, record.step, record.value.content))
+    def _write(self, event):
+        """What is wrong is printed, and nothing is raised."""
+        if isinstance(event, FileSaveEvent):
+            self.saved[event.name] = Path(event.source_path).read_bytes()
+        elif FAILURES:
+            console.error(f"upsert data error: {FAILURES.pop(0)}")
         else:
-            self.points.append((record.key, record.step, record.value))
+            for key, value in event.data.items():
+                self._write_value(key, value, event.step, event.timestamp.seconds)
+
+    def _write_value(self, key, value, step, seconds):
+        if not is_clean(key):
+            console.error(f"SwanLab dropped an invalid metric {key!r}")
+            return
+        if key.startswith("__swanlab__"):
+            console.warning(f"Metric {key!r} at step {step} is a system key, skipped")
+            return
+        if type(value) not in (float, Text):
+            console.error(f"Error when parsing metric {key!r}: {type(value).__name__}")
+            return
+        metric = self._metrics.setdefault(key, Metric(type(value), -1))
+        if step > 2**48 or metric.kind is not type(value):
+            console.error(f"Failed to upsert scalar metric ctx: {key} at {step}")
+        elif step > metric.min_step and step not in metric.steps:
+            metric.steps.add(step)
+            self.times.append(seconds)
+            kept = self.texts if metric.kind is Text else self.points
+            kept.append((key, step, getattr(value, "content", value)))
 
     def _check(self):
         if not self.alive:

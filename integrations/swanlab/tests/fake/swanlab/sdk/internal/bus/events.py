@@ -13,6 +13,13 @@ class Timestamp:
 
 
 @dataclass
+class FileSaveEvent:
+    source_path: str
+    name: str
+    policy: str
+
+
+@dataclass
 class MetricLogEvent:
     data: dict
     step: int

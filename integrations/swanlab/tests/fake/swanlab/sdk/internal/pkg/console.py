@@ -19,7 +19,7 @@ def print(*args, **kwargs):
     c.print(*args, **kwargs)
 
 
-def info(*args, **kwargs):
+def info(*args, color="blue", **kwargs):
     c.print("swanlab:", *args)
 
 
