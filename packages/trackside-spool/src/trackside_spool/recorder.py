@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import math
 import os
 import shlex
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from trackside.state import TrainerState
 from trackside.values import scalar
 from trackside_spool.budget import BUDGET
 from trackside_spool.courier import Courier
+from trackside_spool.drain import Drain, drain_seconds, start_seconds, wait_for_all
 from trackside_spool.folder import HANDOVER_SECONDS, InUseError, RunFolder, Tracker
 from trackside_spool.journal import (
     Journal,
@@ -39,7 +39,6 @@ from trackside_spool.journal import (
     step_of_end,
 )
 from trackside_spool.process import CourierProcess, RemoteCourier
-from trackside_spool.progress import DrainLine
 from trackside_spool.recipe import tracker_of
 from trackside_spool.snapshots import Snapshots
 
@@ -48,28 +47,8 @@ logger = logging.getLogger(__name__)
 # What the base class of reporters keeps on them; anything else was set by a user's `setup`.
 OF_ITS_OWN = {"run", "tracker_id", "adopted", "_session", "_given"}
 
-
-LONGEST_WAIT = 1e8  # seconds, which every clock can count
-INTERRUPTED = -1.0  # the deadline of who has no patience left
-
-# How long the end waits at least for each tracker, when one before it has used up the time of all.
-LEAST_DRAIN_SECONDS = 0.5
-DRAIN_POLL_SECONDS = 0.02
-
+SENT_POLL_SECONDS = 0.02
 MOST_NAMED = 10  # of the params that a resume has changed
-
-
-def seconds_of(variable: str, default: float) -> float:
-    """A number of seconds from the environment."""
-    text = os.environ.get(variable, "")
-    try:
-        seconds = float(text or default)
-    except ValueError:
-        seconds = math.nan
-    if math.isnan(seconds):
-        logger.warning("%s=%r is no number of seconds; %g are taken.", variable, text, default)
-        seconds = default
-    return min(max(0.0, seconds), LONGEST_WAIT)
 
 
 class SpoolRecorder(Recorder):
@@ -88,8 +67,7 @@ class SpoolRecorder(Recorder):
         self._couriers: dict[str, Courier | RemoteCourier] = {}
         self._way = wanted_delivery()
         self._start_until: dict[str, float] = {}
-        self._drain_until: float | None = None
-        self._awaited: set[str] = set()
+        self._drain = Drain(self._couriers)
         self._skips: Counter[str] = Counter()
         self._said_lacking = (0, 0)
         self._snapshots = Snapshots(self._folder.artifacts, self._is_delivered)
@@ -107,7 +85,7 @@ class SpoolRecorder(Recorder):
             other._make_way(self.run)
         try:
             folder = RunFolder.of(self.run)
-            folder.lock(seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
+            folder.lock(drain_seconds())
         except InUseError:
             logger.warning("%s is at work elsewhere; this training is reported as a new run.", self.run.name)
             self._branch_off()
@@ -141,10 +119,10 @@ class SpoolRecorder(Recorder):
         is_same = RunFolder.of(run).path == self._folder.path
         if is_same:
             with BUDGET.lifted():
-                _wait_for_all(couriers, seconds_of("TRACKSIDE_DRAIN_SECONDS", 10))
+                wait_for_all(couriers, drain_seconds())
                 for courier in couriers:
                     courier.hand_over()
-                _wait_for_all(couriers, HANDOVER_SECONDS)
+                wait_for_all(couriers, HANDOVER_SECONDS)
         if all(courier.has_ended.is_set() for courier in couriers):
             if self._courier_process is not None:
                 self._courier_process.end(HANDOVER_SECONDS if is_same else 0)
@@ -158,7 +136,7 @@ class SpoolRecorder(Recorder):
         if reporter.live:
             super().open(session, run, is_reopened)
             return
-        self._drain_until = None
+        self._drain.renew()
         before = self._couriers.get(session.key)
         tracker = self._known_of(session.key, before)
         if tracker is None:
@@ -172,7 +150,7 @@ class SpoolRecorder(Recorder):
         self._folder.lock()
         with contextlib.suppress(OSError):  # the courier says that it finds nothing to read
             self._journal.restore()
-        self._start_until[session.key] = time.monotonic() + seconds_of("TRACKSIDE_START_SECONDS", 10)
+        self._start_until[session.key] = time.monotonic() + start_seconds()
         try:
             self._start_courier(session, run, tracker, is_reopened, before)
         except BaseException:  # interrupted: nobody else knows that a run may be opened
@@ -198,7 +176,7 @@ class SpoolRecorder(Recorder):
         try:
             courier.has_answered.wait(max(0.0, until - time.monotonic()))
         except BaseException:
-            self._drain_until = INTERRUPTED
+            self._drain.interrupt()
             raise
         courier.is_waited_for = False
         if courier.refusal is not None and not session.is_reopened:  # what follows an end is owed
@@ -270,24 +248,22 @@ class SpoolRecorder(Recorder):
         if courier is None:
             super().drain(session)
             return
-        self._await(session)
-        try:
-            self._wait_while(
-                lambda seconds: (
-                    courier.tracker.sent < session.position
-                    and not courier.trouble
-                    and not courier.has_ended.wait(min(seconds, DRAIN_POLL_SECONDS))
-                )
-            )
-        finally:
-            self._awaited.discard(session.key)
+        self._drain.expect(session.key)
+        self._drain.wait(
+            session.key,
+            lambda seconds: (
+                courier.tracker.sent < session.position
+                and not courier.trouble
+                and not courier.has_ended.wait(min(seconds, SENT_POLL_SECONDS))
+            ),
+        )
 
     def close(self, session: Session, status: Status) -> None:
         courier = self._couriers.get(session.key)
         if courier is None:
             super().close(session, status)
             return
-        self._await(session)
+        self._drain.expect(session.key)
         courier.close(status)
 
     def wait_for_close(self, session: Session) -> None:
@@ -295,46 +271,11 @@ class SpoolRecorder(Recorder):
         if courier is None:
             return
         try:
-            self._wait_while(lambda seconds: not courier.has_ended.wait(seconds))
+            self._drain.wait(session.key, lambda seconds: not courier.has_ended.wait(seconds))
         finally:
-            self._awaited.discard(session.key)
             self._say_owed(courier)
             self._snapshots.tidy()
             self._let_go()
-
-    def _await(self, session: Session) -> None:
-        """Count a tracker among those that are waited for; the first of them begins a new time for all."""
-        if not self._awaited and self._drain_until != INTERRUPTED:
-            self._drain_until = None
-        self._awaited.add(session.key)
-
-    def _wait_while(self, is_at_work: Callable[[float], bool]) -> None:
-        """Wait for a courier as long as it is at work, which `is_at_work` says after some seconds at the latest.
-
-        All couriers have one deadline together, and who interrupts the wait for one waits for no other.
-        """
-        until = self._deadline()
-        line = DrainLine(begin=time.monotonic())
-        try:
-            with BUDGET.lifted():
-                while is_at_work(min(0.5, max(0.0, until - time.monotonic()))):
-                    if time.monotonic() >= until:
-                        return
-                    line.show(one for one in tuple(self._couriers.values()) if not one.has_ended.is_set())
-        except BaseException:
-            self._drain_until = INTERRUPTED
-            raise
-        finally:
-            line.clear()
-
-    def _deadline(self) -> float:
-        """The time until which a courier is waited for: the same for all that are awaited together, and some grace."""
-        seconds, now = seconds_of("TRACKSIDE_DRAIN_SECONDS", 10), time.monotonic()
-        if self._drain_until == INTERRUPTED:
-            return now
-        if self._drain_until is None:
-            self._drain_until = now + seconds
-        return max(self._drain_until, now + min(LEAST_DRAIN_SECONDS, seconds))
 
     def _say_owed(self, courier: Courier | RemoteCourier) -> None:
         lacking = len(self._journal.unprotected), self._journal.lost
@@ -430,12 +371,6 @@ class SpoolRecorder(Recorder):
 
 # Those of this process, which keep a run from each other as long as they are at work on it.
 _recorders: weakref.WeakSet[SpoolRecorder] = weakref.WeakSet()
-
-
-def _wait_for_all(couriers: list[Courier | RemoteCourier], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    for courier in couriers:
-        courier.has_ended.wait(max(0.0, until - time.monotonic()))
 
 
 def _short(value: Any) -> str:
