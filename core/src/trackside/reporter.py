@@ -306,7 +306,7 @@ class Reporter(TrainerCallback, ABC):
         return session
 
     def _session_of(self, args: Any, state: TrainerState, model: Any) -> Session | None:
-        """The open session of what happens now, if it is reported; the first event of a run, whichever, opens it."""
+        """The open session of what happens now, if it is reported; any event may be the first of a run, and open it."""
         session = self._session
         if session is not None and session.is_attached and session.recorder.is_of(state):  # nearly always
             return session

@@ -1,7 +1,7 @@
 """Metrics of a run: numbers with a step, and rows of tables.
 
-`Run.log` stamps a value with the time of the call, and a thread of the SDK sends it a second later, or loses it where
-the service is away. The request that this thread makes is made here instead, with the time of the loop and an answer.
+`Run.log` stamps a value with the time of the call, and a thread of the SDK sends it a second later, or loses it if the
+service is away. The same request is made here directly, with the loop's own time, and its answer is read.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class AzureMLCallback(Reporter):
         return self._portal
 
     def is_passing(self, error: Exception) -> bool:
-        """Of what the SDK wraps, that which it wraps says it."""
+        """An error that wraps another one is as passing as that."""
         if super().is_passing(error):
             return True
         wrapped = error.__cause__ or getattr(error, "inner_exception", None)

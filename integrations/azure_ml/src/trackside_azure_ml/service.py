@@ -17,7 +17,7 @@ class ServiceError(RuntimeError):
 
 
 def ask(seconds: float, request: Callable[[], Value]) -> Value:
-    """What a request returns, of which the SDK may try each for minutes, and some for ever.
+    """What a request returns, if it does so in time: left alone, the SDK tries for minutes, at times for ever.
 
     Raises:
         TimeoutError: there is no answer yet. The request goes on, so it has to be one that may be made twice.

@@ -49,7 +49,7 @@ class Models:
             _remove(model_id, with_file=False)  # the new one has taken the place of its file
 
     def _address(self) -> str:
-        """Where models go of a task that does not say so, of which the SDK would note the path on this machine."""
+        """Where the models of a task go that does not say so: the SDK would note a path on this machine."""
         is_address = isinstance(self._destination, str)
         return str(self._destination if is_address else self._task.session.get_files_server_host())
 

@@ -25,7 +25,7 @@ FLOAT32_MAX = 3.4028234663852886e38
 
 
 class ClearMLCallback(Reporter):
-    """Reports a run to a ClearML task: one of its own, or that which the user has open, in a section for each run."""
+    """Reports a run to a ClearML task: one of its own, or the one that the user has open, in a section per run."""
 
     name = "clearml"
     sdk = "clearml"
@@ -52,7 +52,7 @@ class ClearMLCallback(Reporter):
         return Configured(False, "there is no clearml.conf and no CLEARML_API_ACCESS_KEY; type clearml-init")
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """See which task the user has open in this process. Who overrides this calls it."""
+        """See which task the user has open in this process. An override calls super()."""
         self._users_task = task_of_user()
 
     def start(self, run: Run) -> str:

@@ -162,6 +162,6 @@ def _answering(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _code_of(error: Exception) -> int:
-    """What HTTP has answered, of which the SDK keeps the text only."""
+    """The HTTP status behind an error: the SDK keeps only its text."""
     code = re.search(r"\(error (\d+) from", str(error))
     return int(code[1]) if code else UNREACHABLE

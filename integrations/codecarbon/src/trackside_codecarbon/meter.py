@@ -61,5 +61,5 @@ def stop_meter(meter: Any) -> Any:
 
 
 def _raising(meter: Any, method: str) -> None:
-    """Call a method as it is below the decorator by which CodeCarbon logs errors instead of raising them."""
+    """Call a method without its decorator, which logs errors instead of raising them."""
     inspect.unwrap(getattr(type(meter), method))(meter)

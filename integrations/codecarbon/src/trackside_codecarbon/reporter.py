@@ -52,7 +52,7 @@ class CodeCarbonCallback(Reporter):
     _total: Measurement | None = None
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """See which node this is: each has a file of its own. Who overrides this calls it."""
+        """See which node this is: each has a file of its own. An override calls super()."""
         self._is_first_node = state.is_world_process_zero
 
     def on_log(self, *args: Any, **kwargs: Any) -> None:

@@ -132,7 +132,7 @@ class Experiment:
 
 
 def open_experiment(settings: Mapping[str, Any], **options: Any) -> Experiment:
-    """An experiment to log to; whichever was running before goes on running.
+    """An experiment to log to; the one that is running goes on running.
 
     Args:
         settings: arguments of `comet_ml.ExperimentConfig`.
@@ -167,7 +167,7 @@ def _start(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
 
 
 def remove_empty_archives(folder: str, key: str) -> None:
-    """What processes that died have left of archives, of which `comet upload` would complain."""
+    """Remove the empty archives that dead processes have left behind: `comet upload` would complain of them."""
     for path in Path(folder).glob(f"{key}*.zip"):
         if path.stat().st_size == EMPTY_ARCHIVE:
             path.unlink()
@@ -178,7 +178,7 @@ def _remove_files(sdk: Any) -> None:
     shutil.rmtree(sdk.tmpdir, ignore_errors=True)
 
 
-# ---- the one that runs, of which Comet knows one in a process -------------------------------------------------------
+# ---- the running experiment, of which a process has one -------------------------------------------------------------
 
 
 def users_experiment() -> Any:
@@ -210,7 +210,7 @@ def make_not_running(sdk: Any) -> None:
 
 
 class _Errors(logging.Handler):
-    """Keeps the errors that the thread logs which has made it."""
+    """Keeps the errors that are logged in the thread that made it."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -230,7 +230,7 @@ class _Losses(logging.Handler):
         self._experiments: WeakSet[Experiment] = WeakSet()
 
     def tell(self, experiment: Experiment) -> None:
-        """Note in an experiment what is lost; they do not say which one it is of."""
+        """From now on note in this experiment, as in all others, what is lost: the records do not say whose it is."""
         self._experiments.add(experiment)
         logging.getLogger("comet_ml").addHandler(self)
 

@@ -68,7 +68,7 @@ class CometCallback(Reporter):
         import_quietly()
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """See which experiment the user has running, and what the model says of itself. Who overrides this calls it."""
+        """Note the experiment that the user has running, and what the model prints. An override calls super()."""
         self._users = users_experiment()
         self._graph = redact(text_of(model)) if self.log_graph else None
 

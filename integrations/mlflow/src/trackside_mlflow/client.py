@@ -26,7 +26,7 @@ class Client:
 
     Attributes:
         tracking_uri: of its store.
-        place: the same, such that it leads there from any working directory.
+        place: the same, spelled so that it leads there from any working directory.
     """
 
     def __init__(self, tracking_uri: str | None) -> None:
@@ -39,7 +39,7 @@ class Client:
                 self.place = _from_anywhere(uri)
         except ImportError as error:
             raise RuntimeError(
-                f"{redact(uri)} needs all of mlflow, of which a part is installed ({error}); "
+                f"{redact(uri)} needs all of mlflow, and only a part of it is installed ({error}); "
                 "type: pip install mlflow, or give tracking_uri the address of a server"
             ) from error
 
@@ -124,7 +124,7 @@ def import_quietly() -> None:
 
 
 class _Defaults:
-    """Defaults of mlflow's settings that hold while calls of ours are under way, in whichever threads.
+    """Defaults of mlflow's settings that hold while calls of ours are under way, in any thread.
 
     mlflow looks at its settings at each request. The environment is left alone: a user's variable wins over a default,
     and other threads may be reading it.

@@ -54,7 +54,7 @@ class MLflowCallback(Reporter):
         return Configured(False, "DISABLE_MLFLOW_INTEGRATION switches it off") if self.disabled else Configured()
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """See which run the user has open, which only his thread can tell. Who overrides this calls it."""
+        """See which run the user has open, as only the user's thread can. An override calls super()."""
         self._open_run = run_of_user()
 
     def import_sdk(self) -> None:

@@ -41,7 +41,7 @@ class Tags:
         self._texts |= texts
 
     def set_first_and_latest(self, tags: Mapping[str, str]) -> None:
-        """Set tags, of which each keeps beside its newest text the first one that it had."""
+        """Set tags that keep the first text that they had beside the latest one."""
         noted = {}
         for name, text in tags.items():
             first = self._texts.get(self._keys(name), text).partition(LATEST)[0]

@@ -64,7 +64,7 @@ def is_trouble(error: BaseException) -> bool:
 
 
 class Patience:
-    """Waits for a call that may last for ever: a while, and again by the next try, since the call itself goes on."""
+    """Waits a while for a call that may last for ever; it goes on, and the next try waits for the same one."""
 
     def __init__(self) -> None:
         self._call: Future[Any] | None = None

@@ -101,7 +101,7 @@ class NeptuneCallback(Reporter):
         return Configured(not missing, f"set {named}, or NEPTUNE_MODE=offline" if missing else "")
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """Who overrides this calls it."""
+        """Refuse what cannot work, before the run starts. An override calls super()."""
         judges = argument(args, "load_best_model_at_end") or argument(args, "metric_for_best_model")
         if self.log_checkpoints == "best" and not judges:
             raise ValueError('log_checkpoints="best" needs to know what is best: set metric_for_best_model.')

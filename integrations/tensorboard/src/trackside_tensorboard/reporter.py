@@ -110,7 +110,7 @@ class TensorBoardCallback(Reporter):
         return os.path.abspath(directory)
 
     def _claim(self, run: Run) -> str:
-        """A new directory, named like the run; or that which a process has claimed for it and died."""
+        """A new directory, named like the run; or the one that a process claimed for it before it died."""
         parent = os.fspath(self.logging_dir or run.args.get("logging_dir") or os.path.join(run.output_dir, "runs"))
         if "://" in parent:
             raise ValueError(f"{parent} is no folder of this machine; give tb_writer=SummaryWriter({parent!r}) instead")

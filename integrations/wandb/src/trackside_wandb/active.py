@@ -1,4 +1,4 @@
-"""The run that `wandb.run` and `wandb.log` mean, of which a process has one."""
+"""The one run of a process that `wandb.run` and `wandb.log` mean."""
 
 from __future__ import annotations
 

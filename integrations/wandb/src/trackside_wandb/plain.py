@@ -17,7 +17,7 @@ UNCLEAN = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 def param_name(key: str) -> str:
-    """The name of a parameter; wandb takes dashes off both ends, by which two names could become one."""
+    """The name of a parameter; wandb strips dashes from both ends, which could make two names one."""
     bare = key.strip("-")
     return key if bare == key else f"{bare}_{_checksum(key)}"
 

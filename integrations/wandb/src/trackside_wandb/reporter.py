@@ -77,7 +77,7 @@ class WandbCallback(Reporter):
     # ---- in the training thread -----------------------------------------------------------------------------------
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
-        """See which run the user has open, and keep the model if it is watched. Who overrides this calls it."""
+        """See which run the user has open, and keep the model if it is watched. An override calls super()."""
         self._open_run = run_of_user()
         with suppress(ValueError):  # a word that nobody knows, which the start refuses
             self._watched = None if self.watch == "false" else Watched(model, self.watch, int(state.logging_steps))
