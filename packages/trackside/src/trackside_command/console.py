@@ -120,7 +120,6 @@ class Table:
                     click.echo(f"{GAP}{column.name}: {cell}")
 
     def _draw(self) -> None:
-        from rich.console import Console
         from rich.table import Table as Drawn
         from rich.text import Text
 
@@ -136,7 +135,15 @@ class Table:
             drawn.add_row(
                 *(Text(cell, style=_style(cell, column)) for cell, column in zip(cells, self._columns, strict=True))
             )
-        Console(width=terminal_width()).print(drawn)
+        draw(drawn)
+
+
+def draw(drawing: Any) -> None:
+    """Print what rich draws, as wide as the terminal."""
+    from rich.console import Console
+
+    size = shutil.get_terminal_size()
+    Console(width=size.columns, height=size.lines).print(drawing)
 
 
 def terminal_width() -> int:

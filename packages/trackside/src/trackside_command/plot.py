@@ -25,7 +25,7 @@ OPTIONS: dict[str, dict[str, Any]] = {".png": {"scale_factor": 2}, ".html": {"in
 Row = dict[str, Any]
 
 
-def draw(runs: Mapping[str, Mapping[str, Curve]], file: Path) -> None:
+def draw_curves(runs: Mapping[str, Mapping[str, Curve]], file: Path) -> None:
     """Draw the curves of runs: a panel for each metric, a colour for each run, a dash for each split.
 
     Raises:

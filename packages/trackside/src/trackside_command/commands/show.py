@@ -17,6 +17,7 @@ from trackside_command.console import (
     FOLDER,
     Column,
     Table,
+    draw,
     json_option,
     on_one_line,
     readable,
@@ -52,9 +53,9 @@ def command(folder: Path, picture: Path | None, is_json: bool) -> None:
         found = find(folder)
         runs = [(history, history.read()) for history in found.histories]
         if picture is not None:
-            from trackside_command.plot import draw
+            from trackside_command.plot import draw_curves
 
-            draw({_name(history, found.histories): standing.curves for history, standing in runs}, picture)
+            draw_curves({_name(history, found.histories): standing.curves for history, standing in runs}, picture)
     if is_json:
         say_json({"runs": [_document(history, standing) for history, standing in runs]})
     elif len(runs) == 1:
@@ -131,13 +132,12 @@ def _show_params(params: Mapping[str, Any]) -> None:
         click.echo("\n".join(lines))
         return
     from rich.columns import Columns
-    from rich.console import Console
     from rich.text import Text
 
     texts = [Text(line) for line in lines]
     for text in texts:
         text.truncate(min(LONGEST_PARAM, terminal_width()), overflow="ellipsis")
-    Console(width=terminal_width()).print(Columns(texts, padding=(0, 3), column_first=True))
+    draw(Columns(texts, padding=(0, 3), column_first=True))
 
 
 def _show_curves(curves: Mapping[str, Curve]) -> None:
