@@ -242,12 +242,21 @@ def test_an_sdk_that_would_end_the_program_at_its_start_is_not_started_in_silenc
 
 def test_an_evaluation_goes_on_where_a_replay_has_gone_on_after_the_training(monkeypatch):
     monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
-    reporter, other = RecordingReporter(), RecordingReporter()
-    reporter.fail("start", ValueError("no such project"))
+    is_training = threading.Event()
+
+    class Late(RecordingReporter):
+        def start(self, run):
+            is_training.wait(20)
+            return super().start(run)
+
+        def on_step_begin(self, *args, **kwargs):
+            is_training.set()
+
+    reporter, other = Late(), RecordingReporter()
+    reporter.fail("start", ValueError("no such project"), once=True)
     loop = train(reporter)
     monkeypatch.setattr(replay, "build", lambda tracker: other)
     assert [outcome.reason for outcome in replay.replay(only_folder())] == [""]
-    reporter._failing.clear()
     loop.evaluate()
     assert reporter.ids == other.ids
     assert losses(reporter) == []

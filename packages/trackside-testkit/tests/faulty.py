@@ -193,8 +193,8 @@ class KnowsOneWayToEnd(InMemoryReporter):
 
 @breaks("test_a_failed_run_stays_failed_whatever_is_evaluated_afterwards")
 class ForgetsThatItHasFailed(InMemoryReporter):
-    def close(self, status=None):
-        super().close(status or "finished")
+    def _close(self, status):
+        super()._close(status or "finished")
 
 
 @breaks("test_a_resumed_training_goes_on_in_its_run")
