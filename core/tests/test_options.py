@@ -9,6 +9,7 @@ import pytest
 from training import Loop, Notebook, kinds
 
 from trackside import Configured, TrainerState, env
+from trackside.options import words
 
 
 class Optional(Notebook):
@@ -16,6 +17,7 @@ class Optional(Notebook):
     watch: bool = env("OPTIONAL_WATCH", False)
     every: int = env("OPTIONAL_EVERY", 10)
     plain: object = env(None)
+    tags: object = env("OPTIONAL_TAGS", (), words)
 
 
 def test_an_option_is_what_was_given_else_the_environment_else_the_default(monkeypatch):
@@ -35,8 +37,14 @@ def test_a_variable_that_is_not_understood_is_named(monkeypatch, variable, text)
         _ = (Optional().every, Optional().watch)
 
 
+@pytest.mark.parametrize(("text", "tags"), [("a, b c,,a ", ("a", "b c", "a")), (" ,", ()), ("", ())])
+def test_a_list_in_a_variable_has_commas_between_its_words(monkeypatch, text, tags):
+    monkeypatch.setenv("OPTIONAL_TAGS", text)
+    assert Optional().tags == tags
+
+
 def test_an_unknown_option_is_refused_with_those_that_there_are():
-    with pytest.raises(TypeError, match=r"'logdir'.*every, key_style, plain, project, resume, watch"):
+    with pytest.raises(TypeError, match=r"'logdir'.*every, key_style, plain, project, resume, tags, watch"):
         Optional(logdir="x")
 
 

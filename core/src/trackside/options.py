@@ -48,6 +48,11 @@ def env(variable: str | None, default: Any = None, convert: Callable[[str], Any]
     return Option(variable, default, convert)
 
 
+def words(text: str) -> tuple[str, ...]:
+    """Converts a variable that holds a list with commas between its words."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
+
+
 def options_of(owner: type) -> dict[str, Option]:
     """The options that a class and its bases declare, by name."""
     return {

@@ -13,6 +13,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from trackside import Artifact
+from trackside.state import STATE_NAME
 from trackside_clearml.server import Server
 
 CHECKPOINT = r"checkpoint-(\d+)"
@@ -71,7 +72,7 @@ class Models:
 def best_of(artifact: Artifact) -> int | None:
     """The step of the best checkpoint, as a checkpoint itself says it."""
     try:
-        best = json.loads(Path(artifact.path, "trainer_state.json").read_text("utf-8"))["best_model_checkpoint"]
+        best = json.loads(Path(artifact.path, STATE_NAME).read_text("utf-8"))["best_model_checkpoint"]
     except (OSError, ValueError, KeyError):
         return None
     found = re.search(CHECKPOINT + "$", best or "")

@@ -31,8 +31,3 @@ def text_of(model: Any) -> str | None:
     except Exception:  # a model that cannot be printed is trained nevertheless
         return None
     return None if model is None or text == object.__repr__(model) else encodable(text)
-
-
-def words(text: str) -> tuple[str, ...]:
-    """The parts of a comma-separated list."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
+from trackside.options import words
 from trackside.reporter import Configured
 from trackside.values import encodable, redact
 from trackside_comet_ml.experiment import (
@@ -19,7 +20,7 @@ from trackside_comet_ml.experiment import (
     remove_empty_archives,
     users_experiment,
 )
-from trackside_comet_ml.plain import param, text_of, words
+from trackside_comet_ml.plain import param, text_of
 from trackside_comet_ml.quiet import import_quietly, knows_api_key
 
 ENCODABLE = r"\x00-\ud7ff\ue000-\U0010ffff"  # not the surrogates that Python puts for undecodable bytes

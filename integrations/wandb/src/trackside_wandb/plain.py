@@ -48,10 +48,6 @@ def _checksum(text: str) -> str:
     return f"{crc32(text.encode('utf-8', 'replace')):08x}"
 
 
-def names(text: str) -> list[str]:
-    return list(filter(None, map(str.strip, text.split(","))))
-
-
 def one_of(*words: str) -> Callable[[str], str]:
     """Converts a word of the environment to one of `words`; each spelling of false means the first of them."""
 

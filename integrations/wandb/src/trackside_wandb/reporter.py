@@ -13,7 +13,7 @@ from typing import Any
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.delivery import reason_of
 from trackside.mapping import Keys, cut
-from trackside.options import options_of
+from trackside.options import options_of, words
 from trackside.records import argument, new_id
 from trackside.reporter import Configured
 from trackside.values import encodable
@@ -21,7 +21,7 @@ from trackside_wandb.account import NEEDS_NO_KEY, has_key, setting
 from trackside_wandb.active import make_active, make_inactive, note_reported, run_of_user
 from trackside_wandb.logbook import latest_value
 from trackside_wandb.models import SavedModel, final_model, name_of, write_architecture
-from trackside_wandb.plain import file_name, names, one_of, param_name, plain
+from trackside_wandb.plain import file_name, one_of, param_name, plain
 from trackside_wandb.rows import LOGGED_AT, Rows
 from trackside_wandb.session import open_run, quiet
 from trackside_wandb.watching import Watched
@@ -50,7 +50,7 @@ class WandbCallback(Reporter):
     run_name: str | None = env("WANDB_NAME")
     group: str | None = env("WANDB_RUN_GROUP")
     job_type: str | None = env("WANDB_JOB_TYPE")
-    tags: Sequence[str] = env("WANDB_TAGS", (), names)
+    tags: Sequence[str] = env("WANDB_TAGS", (), words)
     notes: str | None = env("WANDB_NOTES")
     dir: str | None = env("WANDB_DIR")
     log_model: str = env("WANDB_LOG_MODEL", "false", one_of("false", "checkpoint", "end"))
