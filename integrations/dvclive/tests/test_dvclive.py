@@ -54,6 +54,10 @@ def repository(tmp_path):
     return EXPERIMENTS
 
 
+def load_yaml(path):
+    return json.loads(Path(path).read_text("utf-8"))
+
+
 def stored(reporter):
     return Stored(Path(reporter.tracker_id))
 
@@ -231,19 +235,15 @@ def test_a_start_that_is_tried_again_takes_the_same_folder(started):
 
 
 def test_dvc_is_told_of_each_thing_once(started):
-    from dvclive.serialize import load_yaml
-
     reporter = started()
     reporter.finish("finished")
     found = load_yaml(os.path.join(reporter.tracker_id, "dvc.yaml"))
-    assert found == {"params": ["params.yaml"], "metrics": ["metrics.json"], "plots": ["plots"], "artifacts": {}}
+    assert found == {"params": ["params.yaml"], "metrics": ["metrics.json"], "plots": ["plots"]}
 
 
 def test_a_dvcyaml_of_the_users_is_added_to(started, tmp_path):
     (tmp_path / "dvc.yaml").write_text('{"stages": {"train": {}}}')
     started(dvcyaml="dvc.yaml").finish("finished")
-    from dvclive.serialize import load_yaml
-
     found = load_yaml(tmp_path / "dvc.yaml")
     assert found["stages"] == {"train": {}}
     assert found["metrics"] == ["out/dvclive/blue/metrics.json"]
@@ -275,11 +275,22 @@ def test_in_a_repository_a_run_goes_where_dvclive_has_it_and_is_an_experiment(lo
 
 
 def test_what_is_evaluated_afterwards_belongs_to_the_same_experiment(loop, new, repository, caplog):
-    training = loop(new(), run_name="blue", eval_strategy="no")
+    reporter = new(log_model="all")
+    training = loop(reporter, run_name="blue", eval_strategy="no")
     training.train()
     training.evaluate()
     assert list(repository) == ["blue"]
     assert repository["blue"]["eval"]["loss"] == 0.2
+    assert list(load_yaml("dvc.yaml")["artifacts"]) == ["checkpoint-4"]
+    assert caplog.messages == []
+
+
+def test_another_process_goes_on_with_the_experiment_of_a_run(started, repository, caplog):
+    first = started()
+    first.finish("failed")
+    second = started(replace(RUN, tracker_id=first.tracker_id, step=1))
+    second.finish("finished")
+    assert {name: summary["trackside"]["status"] for name, summary in repository.items()} == {"blue": "finished"}
     assert caplog.messages == []
 
 
@@ -322,7 +333,7 @@ def test_an_experiment_that_is_not_wanted_is_not_saved(loop, new, repository, tm
 
 def test_an_experiment_that_cannot_be_saved_is_a_warning(loop, new, caplog):
     loop(new(save_dvc_exp=True)).train()
-    assert sum("no experiment is saved" in message for message in caplog.messages) == 1
+    assert sum("saves no experiment" in message for message in caplog.messages) == 1
 
 
 def test_a_folder_outside_of_the_repository_is_none_of_its(loop, new, repository, tmp_path, monkeypatch):

@@ -138,6 +138,11 @@ def test_a_training_in_a_repository_of_dvc_is_an_experiment(loop, repository):
     found = {one["name"]: one["revs"][0]["data"] for one in commit["experiments"]}
     steps = {name: one["metrics"]["dvclive/metrics.json"]["data"]["step"] for name, one in found.items()}
     assert steps == {"blue": 4, "green": 8}
+    refs = {
+        ref.rpartition("/")[2]: ref for ref in run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
+    }
+    told = load_yaml(run("git", "show", f"{refs['blue']}:dvc.yaml"))
+    assert told["artifacts"] == {"last": {"path": "dvclive/artifacts/last", "type": "model"}}
     assert found["blue"]["params"]["dvclive/params.yaml"]["data"]["learning_rate"] == 0.5
 
 

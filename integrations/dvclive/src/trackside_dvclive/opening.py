@@ -28,12 +28,6 @@ class Place(NamedTuple):
     saves_experiment: bool
 
 
-def above(name: str) -> Path | None:
-    """The folder that holds `name`: the working directory, or the next one above it."""
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / name).is_dir()), None)
-
-
 def continued(run: Run, insisted: str) -> str | None:
     """The folder of the run that is to be continued, unless this is a branch of it, or another run is there now."""
     folder = run.tracker_id
@@ -74,14 +68,33 @@ def name_of(run: Run) -> str:
     return Keys(FOLDER_NAME)(run.name)
 
 
-def own_folder(run: Run) -> str:
-    """Where a run goes that nobody has given a folder."""
-    return os.path.join(run.output_dir, "dvclive", name_of(run))
+def above(name: str) -> Path | None:
+    """The folder that holds `name`: the working directory, or the next one above it."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / name).is_dir()), None)
+
+
+def place_of(run: Run, wanted: str | None, makes_one: bool | None) -> Place | None:
+    """Where a run goes in a repository of DVC, which is made of one of Git if the user says so; None outside of it."""
+    root = above(".dvc") or (above(".git") if makes_one else None)
+    folder = os.path.abspath(wanted or "dvclive")
+    if root is None or root not in Path(folder).parents:
+        return None
+    saves = above(".git") is not None and makes_one is not False
+    return Place(os.path.relpath(folder), "dvc.yaml", True, saves)
+
+
+def own_place(holds: str | None, wanted: str | None, run: Run, run_id: str) -> Place:
+    """A folder that no other run has; below the loop's if nobody has named one."""
+    usual = os.path.join(run.output_dir, "dvclive", name_of(run))
+    folder = holds or claim(os.path.abspath(wanted or usual), run_id)
+    return Place(folder, os.path.join(folder, "dvc.yaml"), False, False)
 
 
 def own_live() -> Any:
     """The class of the runs that a reporter opens: a `Live` that keeps to its place, and does nothing for nobody."""
     from dvclive import Live
+    from dvclive.serialize import load_yaml
     from dvclive.studio import get_dvc_studio_config
 
     class OwnLive(Live):
@@ -93,9 +106,19 @@ def own_live() -> Any:
             super().__init__(**about, **options)
 
         @property
-        def experiment(self) -> str | None:
-            """The name of the experiment that its end saves."""
-            return self._exp_name if self._save_dvc_exp else None
+        def experiment(self) -> dict[str, Any]:
+            """The name of the experiment that its end saves, if it does."""
+            return {"experiment": self._exp_name} if self._save_dvc_exp else {}
+
+        def recall(self) -> dict[str, Any]:
+            """The parameters of a run that is continued; what `dvc.yaml` says of its artifacts is said again."""
+            folder = os.path.dirname(os.path.abspath(self.dvc_file))
+            told = load_yaml(self.dvc_file) if os.path.exists(self.dvc_file) else {}
+            for name, about in (told.get("artifacts") or {}).items():
+                path = os.path.normpath(os.path.join(folder, about["path"]))
+                if self._dvc_repo is not None and Path(self.dir).absolute() in Path(path).parents:
+                    self.log_artifact(**{**about, "path": path}, name=name, cache=False)
+            return load_yaml(self.params_file) if os.path.exists(self.params_file) else {}
 
         def _init_dvc(self) -> None:
             """Without a repository there is nothing to ask DVC for; where there is only Git, it would make one."""

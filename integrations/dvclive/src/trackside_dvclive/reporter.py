@@ -8,12 +8,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside_dvclive.models import copy_into, final_model, which_models
-from trackside_dvclive.opening import Place, above, claim, continued, id_of_new, name_of, own_folder, own_live
+from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, own_place, place_of
 from trackside_dvclive.params import encodable, origin, with_changes
 from trackside_dvclive.summary import MARK, known_of, put_all
 from trackside_dvclive.tables import Row, Tables
@@ -45,7 +44,6 @@ class DVCLiveCallback(Reporter):
 
     users_live: Any = None
     """A `dvclive.Live` that the user has opened: it is logged to and never ended."""
-    _experiment: str | None = None
 
     def __init__(self, live: Any = None, log_model: Literal["all"] | bool | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -128,7 +126,6 @@ class DVCLiveCallback(Reporter):
         self.run.summary[MARK]["status"] = status
         self._write_summary()
         self.run.end()
-        self._experiment = self.run.experiment
 
     def where(self) -> str | None:
         return None if self.run is None else f"dvc plots show -x step {shlex.quote(self._tables[METRICS].folder)}"
@@ -150,39 +147,25 @@ class DVCLiveCallback(Reporter):
     def _open_own(self, run: Run) -> str:
         """Open a new run, or the one that is to be continued."""
         holds = continued(run, self.resume)
-        run_id = known_of(holds).get("run", run.id) if holds else id_of_new(run)
+        known = known_of(holds) if holds else {}
+        run_id = known.get("run") or id_of_new(run)
+        place = place_of(run, holds or self.dir, self.save_dvc_exp) or own_place(holds, self.dir, run, run_id)
+        if self.save_dvc_exp and not place.saves_experiment:
+            self.warn_once("experiment", "%s saves no experiment of %s: there is no Git.", self.name, place.folder)
         self.run = own_live()(
-            self._place(run, holds, run_id),
-            self._experiment if holds else None,
+            place if self.dvcyaml in (None, True) else place._replace(dvcyaml=self.dvcyaml),
+            known.get("experiment"),
             resume=holds is not None,
-            exp_name=None if holds and self._experiment else self.exp_name or name_of(run),
+            exp_name=None if known.get("experiment") else self.exp_name or name_of(run),
             exp_message=self.exp_message,
             report=self.report,
             monitor_system=self.monitor_system and abs(time.time() - run.time) < LIVE_SECONDS,
         )
         if holds is None:
             shutil.rmtree(os.path.join(self.run.dir, TEXTS), ignore_errors=True)  # the rest, DVCLive has removed
-        elif os.path.exists(self.run.params_file):
-            from dvclive.serialize import load_yaml
-
-            self._params_before = load_yaml(self.run.params_file)
-        self.run.summary[MARK] = {"run": run_id, "status": "running"}
+        self._params_before = self.run.recall() if holds else {}
+        self.run.summary[MARK] = {"run": run_id, **self.run.experiment, "status": "running"}
         return os.path.abspath(self.run.dir)
-
-    def _place(self, run: Run, holds: str | None, run_id: str) -> Place:
-        """A folder of DVC's repository, which has versions of it; elsewhere one that no other run has."""
-        root = above(".dvc") or (above(".git") if self.save_dvc_exp else None)
-        wanted = os.path.abspath(holds or self.dir or ("dvclive" if root else own_folder(run)))
-        if root is not None and root in Path(wanted).parents:
-            saves = above(".git") is not None if self.save_dvc_exp is None else self.save_dvc_exp
-            return Place(os.path.relpath(wanted), self._dvcyaml_or("dvc.yaml"), True, saves)
-        if self.save_dvc_exp:
-            self.warn_once("experiment", "%s: %s is in no repository, so no experiment is saved.", self.name, wanted)
-        folder = holds or claim(wanted, run_id)
-        return Place(folder, self._dvcyaml_or(os.path.join(folder, "dvc.yaml")), False, False)
-
-    def _dvcyaml_or(self, usual: str) -> str | bool:
-        return usual if self.dvcyaml in (None, True) else self.dvcyaml
 
     def _cut(self, run: Run, is_resumed: bool) -> None:
         """Remove the rows that are going to be written again."""

@@ -120,7 +120,8 @@ class Live:
         if self._dvc_repo is None:
             logger.warning("A DVC repo is required to log artifacts. Skipping `log_artifact(%s)`.", path)
             return
-        self._dvc_repo.added.append(path)
+        if cache:
+            self._dvc_repo.added.append(path)
         self._artifacts[name] = {"path": path, "type": type}
 
     def make_summary(self):
@@ -135,7 +136,9 @@ class Live:
         for kind, file in (("params", self.params_file), ("metrics", self.metrics_file), ("plots", self.plots_dir)):
             entry = os.path.relpath(file, os.path.dirname(os.path.abspath(self.dvc_file)))
             found[kind] = [other for other in found.get(kind, []) if folder not in other] + [entry]
-        dump_yaml({**found, "artifacts": self._artifacts}, self.dvc_file)
+        artifacts = {name: other for name, other in found.pop("artifacts", {}).items() if folder not in other["path"]}
+        ours = {name: {**about, "path": os.path.relpath(about["path"])} for name, about in self._artifacts.items()}
+        dump_yaml({**found, **({"artifacts": artifacts | ours} if artifacts | ours else {})}, self.dvc_file)
 
     def make_report(self):
         pass
