@@ -306,6 +306,13 @@ def test_a_second_run_in_a_repository_takes_the_place_of_the_first(loop, new, re
     assert list(repository) == ["blue", "green"]
 
 
+def test_a_run_that_is_removed_before_its_end_is_a_warning(loop, started, new, repository, caplog):
+    started()
+    loop(new()).train()
+    loop(new()).train()
+    assert sum("has not come to its end, and is removed" in message for message in caplog.messages) == 1
+
+
 def test_a_run_whose_place_another_has_taken_is_followed_by_another_one(loop, new, repository, tmp_path, caplog):
     first = new()
     loop(first, run_name="blue", num_train_epochs=2).train()

@@ -71,10 +71,10 @@ def name_of(run: Run) -> str:
 def above(name: str) -> Path | None:
     """The folder that holds `name`: the working directory, or the next one above it."""
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / name).is_dir()), None)
+    return next((folder for folder in (here, *here.parents) if (folder / name).exists()), None)
 
 
-def place_of(run: Run, wanted: str | None, makes_one: bool | None) -> Place | None:
+def shared_place(wanted: str | None, makes_one: bool | None) -> Place | None:
     """Where a run goes in a repository of DVC, which is made of one of Git if the user says so; None outside of it."""
     root = above(".dvc") or (above(".git") if makes_one else None)
     folder = os.path.abspath(wanted or "dvclive")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside_dvclive.models import copy_into, final_model, which_models
-from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, own_place, place_of
+from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, own_place, shared_place
 from trackside_dvclive.params import encodable, origin, with_changes
 from trackside_dvclive.summary import MARK, known_of, put_all
 from trackside_dvclive.tables import Row, Tables
@@ -149,7 +149,12 @@ class DVCLiveCallback(Reporter):
         holds = continued(run, self.resume)
         known = known_of(holds) if holds else {}
         run_id = known.get("run") or id_of_new(run)
-        place = place_of(run, holds or self.dir, self.save_dvc_exp) or own_place(holds, self.dir, run, run_id)
+        place = shared_place(holds or self.dir, self.save_dvc_exp) or own_place(holds, self.dir, run, run_id)
+        before = known_of(place.folder)
+        if before.get("run", run_id) != run_id and before["status"] == "running":
+            self.warn_once(
+                "before", "%s: the run in %s has not come to its end, and is removed.", self.name, place.folder
+            )
         if self.save_dvc_exp and not place.saves_experiment:
             self.warn_once("experiment", "%s saves no experiment of %s: there is no Git.", self.name, place.folder)
         self.run = own_live()(
