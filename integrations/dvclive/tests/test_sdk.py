@@ -8,6 +8,8 @@ import math
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +179,42 @@ def test_a_live_of_the_users_gets_the_rows_beside_his_own(loop, tmp_path, monkey
     assert stored.values()["mine"] == [(4, "1.5")]
     assert stored.summary["train"]["loss"] == 0.2
     assert stored.summary["mine"] == 1.5
+
+
+@pytest.fixture
+def studio(monkeypatch):
+    """What a DVC Studio on loopback is sent."""
+    sent = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            sent.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("DVC_STUDIO_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("DVC_STUDIO_TOKEN", "of the user")
+        yield sent
+        server.shutdown()
+
+
+def test_studio_sees_the_run_and_no_secret(loop, repository, studio):
+    run("git", "remote", "add", "origin", "https://me:secret@git.example/me/digits.git")
+    loop(DVCLiveCallback(), run_name="blue", hub_token="hf_aQxWvUtSrQpOnMlKjIhGfEdC").train()
+    events = [body["type"] for body in studio]
+    assert (events[0], events[-1], set(events)) == ("start", "done", {"start", "data", "done"})
+    losses = [body["plots"]["dvclive/plots/metrics/train/loss.tsv"]["data"] for body in studio if "plots" in body]
+    assert [(row["step"], row["loss"]) for rows in losses for row in rows] == [
+        (1, 1 / 2),
+        (2, 1 / 3),
+        (3, 1 / 4),
+        (4, 1 / 5),
+    ]
+    assert {body["repo_url"] for body in studio} == {"https://git.example/me/digits.git"}
+    assert {body["name"] for body in studio} == {"blue"}
+    assert "hf_aQx" not in json.dumps(studio)
