@@ -72,11 +72,19 @@ def test_a_tiny_run_leaves_nothing_on_this_disk_of_a_tracker_that_writes_into_th
     assert contents(".") == before
 
 
-def test_a_tiny_run_never_continues_the_run_that_the_environment_names(found, publish, monkeypatch):
-    publish("pen", "resume = env('PEN_RUN_ID', 'auto')\ndef start(self, run):\n    calls.append(self.resume)")
+def test_a_tiny_run_never_continues_a_run_that_the_environment_names(found, publish, monkeypatch):
+    body = """
+        resume = env("PEN_RESUME", "auto")
+        own_run_id = env("PEN_RUN_ID")
+
+        def start(self, run):
+            calls.append((self.resume, self.own_run_id))
+        """
+    publish("pen", body)
+    monkeypatch.setenv("PEN_RESUME", "the-run-of-the-year")
     monkeypatch.setenv("PEN_RUN_ID", "the-run-of-the-year")
     assert found("--online")[0] == 0
-    assert calls()[0] == "new"
+    assert calls()[0] == ("new", None)
 
 
 @pytest.mark.parametrize("operation", ["log_params", "log_points", "flush"])

@@ -221,9 +221,17 @@ def test_the_curves_of_several_runs_become_a_page_that_needs_no_network(typed, w
     assert '"value": null' in page
 
 
+def test_a_name_cannot_become_a_part_of_the_page(typed, write_run):
+    evil = "</script><script>alert(1)</script>"
+    write_run((1, {evil: 1.0}), (2, {evil: 2.0}), name=evil)
+    assert typed("show", "out", "--plot", "curves.html")[0] == 0
+    assert "<script>alert" not in Path("curves.html").read_text("utf-8")
+
+
 def test_curves_that_are_longer_than_a_picture_is_wide_keep_their_peaks():
     values = [Value(step, math.sin(step)) for step in range(100_000)]
     values[77_777] = Value(77_777, 50.0)
+    values[77_776] = values[77_778] = Value(77_778, math.nan)
     few = list(thinned(values))
     assert len(few) <= MOST_POINTS + 2
     assert values[77_777] in few

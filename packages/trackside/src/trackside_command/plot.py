@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,7 +17,6 @@ MEASURES_OF_SPEED = ("runtime", "samples_per_second", "steps_per_second", "total
 MOST_POINTS = 1000  # of a curve: more than a picture is wide
 WIDTH, HEIGHT = 360, 200  # of a panel, in pixels
 COLUMNS = 2
-FEW_POINTS = 40  # which are marked one by one
 
 OPTIONS: dict[str, dict[str, Any]] = {".png": {"scale_factor": 2}, ".html": {"inline": True}}
 
@@ -39,21 +37,32 @@ def draw_curves(runs: Mapping[str, Mapping[str, Curve]], file: Path) -> None:
         raise NotInstalledError(
             f'a picture needs altair and vl-convert-python ({error}); type: pip install "trackside[plot]"'
         ) from error
-    panels: dict[str, list[Row]] = {}
-    for run, curves in runs.items():
-        for name, curve in curves.items():
-            split, metric = _split_of(name)
-            if len(curve.values) > 1 and metric not in MEASURES_OF_SPEED:
-                panels.setdefault(metric, []).extend(_rows(run, split, curve.values))
+    panels = _panels(runs)
     if not panels:
         raise ValueError("No metric has two values, so there is no curve to draw.")
     measured = {row["split"] for rows in panels.values() for row in rows}
     shades = _shades(altair, len(runs) > 1, sorted(measured, key=SPLITS.index))
-    charts = [_panel(altair, metric, rows, shades) for metric, rows in panels.items()]
+    charts = [_panel(altair, number, metric, rows, shades) for number, (metric, rows) in enumerate(panels.items())]
     picture = altair.concat(*charts, columns=COLUMNS)
     if len(runs) == 1:
-        picture = picture.properties(title=next(iter(runs)))
+        picture = picture.properties(title=_harmless(next(iter(runs))))
     picture.save(str(file), **OPTIONS.get(file.suffix, {}))
+
+
+def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> dict[str, list[Row]]:
+    """The rows of each panel, by the metric that is its title."""
+    panels: dict[str, list[Row]] = {}
+    for run, curves in runs.items():
+        for name, curve in curves.items():
+            split, metric = _split_of(_harmless(name))
+            if len(curve.values) > 1 and metric not in MEASURES_OF_SPEED:
+                panels.setdefault(metric, []).extend(_rows(_harmless(run), _harmless(name), split, curve.values))
+    return panels
+
+
+def _harmless(name: str) -> str:
+    """A name that cannot end the script by which a page carries it."""
+    return name.replace("<", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}")
 
 
 def _shades(altair: Any, has_runs: bool, splits: Sequence[str]) -> dict[str, Any]:
@@ -68,18 +77,20 @@ def _shades(altair: Any, has_runs: bool, splits: Sequence[str]) -> dict[str, Any
     }
 
 
-def _panel(altair: Any, metric: str, rows: Sequence[Row], shades: Mapping[str, Any]) -> Any:
+def _panel(altair: Any, number: int, metric: str, rows: Sequence[Row], shades: Mapping[str, Any]) -> Any:
+    scale = altair.Scale(zero=False, padding=4)
     return (
         altair.Chart(altair.Data(values=rows))
-        .mark_line(point=len(rows) < FEW_POINTS)
+        .mark_line()
         .encode(
             x=altair.X("step:Q", title="step"),
-            y=altair.Y("value:Q", title=None, scale=altair.Scale(zero=False, padding=4)),
-            tooltip=["run:N", "split:N", "step:Q", "value:Q"],
+            y=altair.Y("value:Q", title=None, scale=scale, axis=altair.Axis(format=".4~g")),
+            detail="metric:N",
+            tooltip=["run:N", "metric:N", "step:Q", "value:Q"],
             **shades,
         )
         .properties(title=metric, width=WIDTH, height=HEIGHT)
-        .add_params(altair.selection_interval(bind="scales", name="zoom_" + re.sub(r"\W", "_", metric)))
+        .add_params(altair.selection_interval(bind="scales", name=f"zoom_{number}"))
     )
 
 
@@ -89,9 +100,10 @@ def _split_of(name: str) -> tuple[str, str]:
     return (split, metric) if split in SPLITS and metric else (SPLITS[0], name)
 
 
-def _rows(run: str, split: str, values: Sequence[Value]) -> Iterator[Row]:
+def _rows(run: str, metric: str, split: str, values: Sequence[Value]) -> Iterator[Row]:
+    about = {"run": run, "metric": metric, "split": split}
     for step, number in thinned(values):
-        yield {"run": run, "split": split, "step": step, "value": number if math.isfinite(number) else None}
+        yield {**about, "step": step, "value": number if math.isfinite(number) else None}
 
 
 def thinned(values: Sequence[Value]) -> Iterable[Value]:
@@ -104,5 +116,6 @@ def thinned(values: Sequence[Value]) -> Iterable[Value]:
 
 
 def _extremes(values: Sequence[Value]) -> list[Value]:
-    by_number = sorted(values, key=lambda value: value.number)
+    finite = [value for value in values if math.isfinite(value.number)]
+    by_number = sorted(finite or values[:1], key=lambda value: value.number)
     return sorted({by_number[0], by_number[-1]})

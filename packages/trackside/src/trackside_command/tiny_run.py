@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from trackside import Reporter, TrainerState
 from trackside.delivery import Delivery
+from trackside.options import options_of
 from trackside.records import Record, Run, Status
 
 NAME = "trackside-doctor"
@@ -19,6 +20,9 @@ def make_tiny_run(reporter: Reporter) -> None:
     It is a new run, whatever the environment says is to be continued. What it leaves on this disk is deleted.
     """
     reporter.resume = "new"
+    for name in options_of(type(reporter)):
+        if name.endswith("run_id"):  # which may be that of a run that is there already
+            setattr(reporter, name, None)
     state = TrainerState(global_step=1, max_steps=1)
     with tempfile.TemporaryDirectory(prefix=NAME, ignore_cleanup_errors=True) as folder:
         args = {"output_dir": folder, "run_name": NAME}
