@@ -30,8 +30,14 @@ ONE_VALUE_A_STEP = "SwanLab keeps one value of a metric at a step, and this logs
 
 
 @pytest.fixture(autouse=True)
-def _unmeasured(monkeypatch):
-    """Asking for installed packages and for the machine takes seconds, and is SwanLab's own business."""
+def _sdk_of_its_own(monkeypatch):
+    """SwanLab remembers a sign-in. Asking for installed packages and for the machine takes it seconds."""
+    from swanlab.sdk.internal.core_python import client
+    from swanlab.sdk.internal.settings import set_global_settings
+
+    set_global_settings(None)
+    if client.exists():
+        client.reset()
     for name in ("REQUIREMENTS", "HARDWARE", "MONITOR"):
         monkeypatch.setenv(f"SWANLAB_PROBE_{name}", "false")
 
@@ -294,6 +300,84 @@ def test_a_key_that_is_refused_is_told_from_a_server_in_trouble(new, monkeypatch
         with pytest.raises((OSError, RuntimeError)) as raised:
             started(reporter)
     assert reporter.is_passing(raised.value) is (status == 500)
+
+
+@pytest.fixture
+def online(new, monkeypatch):
+    """A server that takes the user's key."""
+    with serving() as server:
+        monkeypatch.setenv("SWANLAB_API_HOST", server.address)
+        monkeypatch.setenv("SWANLAB_API_KEY", "key-of-the-user")
+        yield server
+
+
+def sent(server, reporter, key):
+    return [(step, value) for name, step, value in server.points[reporter.tracker_id] if name == key]
+
+
+def test_a_run_arrives_at_its_server(loop, new, online, capfd):
+    reporter = new(mode="online", project="digits", log_model=True)
+    training = loop(reporter, learning_rate=0.5)
+    training.train()
+    training.log({"least": -math.inf, "note": "half-way"})
+    reporter.close()
+    assert sent(online, reporter, "train/loss") == losses(1, 4)
+    assert sent(online, reporter, "train/least") == [(4, "nan")]
+    assert online.states == {reporter.tracker_id: "FINISHED"}
+    assert online.config["learning_rate"] == 0.5
+    assert online.files["checkpoint-4/model.bin"] == b"weights"
+    assert [text for name, text in online.files.items() if name.startswith("media/text/004-")] == [b"half-way"]
+    shown = "".join(capfd.readouterr())
+    assert f"{online.address}/@me/digits/runs/{reporter.tracker_id}" in shown
+    assert "key-of-the-user" not in shown
+    assert "swanlab:" not in shown
+
+
+def test_a_training_goes_on_in_its_run(loop, new, online, tmp_path, caplog):
+    first = new(mode="online")
+    with pytest.raises(RuntimeError):
+        loop(first, num_train_epochs=2).train(fail_at=7)
+    assert online.states == {first.tracker_id: "CRASHED"}
+    second = new(mode="online")
+    loop(second, num_train_epochs=2).train(resume_from=tmp_path / "out" / "checkpoint-4")
+    second.close()
+    assert second.tracker_id == first.tracker_id
+    assert sent(online, second, "train/loss") == losses(1, 8)
+    assert sum("has this run up to step 6" in message for message in caplog.messages) == 1
+
+
+def test_what_a_server_refuses_is_told_at_the_end(loop, new, online, monkeypatch, caplog):
+    monkeypatch.setattr("trackside_swanlab.reporter.FINISH_SECONDS", 5)  # 0.10.0 would try for ever
+    reporter = new(mode="online")
+    training = loop(reporter)
+    training.begin(1)
+    online.trouble = 400
+    training.log({"loss": 0.5})
+    reporter.close()
+    assert sum("swanlab: finish failed" in message for message in caplog.messages) == 1
+
+
+def test_a_server_that_goes_down_does_not_hold_up_the_end(loop, new, online, monkeypatch, capfd):
+    monkeypatch.setattr("trackside_swanlab.reporter.FINISH_SECONDS", 0.5)
+    reporter = new(mode="online")
+    started(reporter)
+    online.trouble = 503
+    reporter.log_points([Point({"loss": 1.0}, 7, None, 1234.5)])
+    with pytest.raises(TimeoutError) as late:
+        reporter.finish("finished")
+    assert reporter.is_passing(late.value)
+    online.trouble = 200
+    monkeypatch.setattr("trackside_swanlab.reporter.FINISH_SECONDS", 30)
+    reporter.finish("finished")
+    assert sent(online, reporter, "loss") == [(7, 1.0)]
+    assert "HTTP" not in "".join(capfd.readouterr())
+
+
+def test_a_replay_learns_where_the_run_is(new, tmp_path):
+    reporter = new(workspace="team")
+    started(reporter)
+    assert reporter.place() == {"mode": "offline", "project": tmp_path.name, "workspace": "team"}
+    reporter.finish("finished")
 
 
 def test_there_is_no_question_at_the_terminal(loop, new):

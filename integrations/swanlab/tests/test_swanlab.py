@@ -381,6 +381,16 @@ def test_the_run_is_shown_by_a_command(new, mode, shown):
     assert reporter.where() == (shown and shown.format(run=reporter.run))
 
 
+def test_a_replay_learns_where_the_run_is(new, monkeypatch, tmp_path):
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SWANLAB_MODE", "local")
+    reporter = new(mode=None, workspace="team")
+    started(reporter)
+    assert reporter.place() == {"mode": "local", "project": "digits", "workspace": "team"}
+
+
 def test_a_run_is_switched_off_by_its_mode(loop, new, caplog, monkeypatch):
     monkeypatch.setenv("SWANLAB_MODE", "disabled")
     reporter = new(mode="disabled", log_model=True)
@@ -518,6 +528,21 @@ def test_a_training_goes_on_in_its_run_and_says_what_the_server_does_not_take(lo
     assert values("train/loss", after) == [(7, 70.0), (8, 80.0)]
     assert warnings(caplog, "has one at step") == []
     assert len(warnings(caplog, "swanlab has this run up to step 6")) == 1
+
+
+@pytest.mark.parametrize(("answers", "is_lost"), [((503, 429), False), ((503, 400), True)])
+def test_what_a_server_refuses_for_good_is_told_at_the_end(online, capfd, answers, is_lost):
+    from swanlab.run import ANSWERS
+
+    reporter = online()
+    started(reporter)
+    ANSWERS.extend(answers)
+    if is_lost:
+        with pytest.raises(RuntimeError, match="POST /house/metrics -> 400"):
+            reporter.finish("finished")
+    else:
+        reporter.finish("finished")
+    assert "HTTP" not in "".join(capfd.readouterr())
 
 
 def test_an_end_that_hangs_is_given_up_and_waited_for_by_the_next_try(online, monkeypatch):

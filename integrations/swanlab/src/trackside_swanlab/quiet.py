@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,9 +13,13 @@ from typing import Any
 
 LEVELS = ("print", "info", "warning", "error")
 
-# Of the SDK's own threads this one writes what is logged, and speaks of what it cannot; the others of their retries.
-THREAD_OF_VALUES = "SwanLab·Specter"
+# Of the SDK's own threads this one writes what is logged, and speaks of what it cannot.
+WRITER = "SwanLab·Specter"
 OF_THE_USER = "Error when parsing metric"  # no value of ours is one that it cannot read
+
+# This one uploads it, and speaks of each retry, and of what it gives up, such as what the server refuses for good.
+UPLOADER = "SwanLab·Transport"
+GIVEN_UP = re.compile(r"skipping|exited unexpectedly|-> 4(?!08|29)\d\d")
 
 _errors: ContextVar[list[str] | None] = ContextVar("errors", default=None)
 _losses: list[str] = []
@@ -49,7 +54,7 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 
 def check_losses() -> None:
-    """Raise for what the SDK could not write, since it was last asked."""
+    """Raise for what the SDK could not write or upload, since it was last asked."""
     losses = _losses[:]
     _losses.clear()
     if losses:
@@ -67,15 +72,23 @@ def hold_console() -> None:
 
 
 def _held(say: Callable[..., None]) -> Callable[..., None]:
+    is_error = say.__name__ == "error"
+
     @wraps(say)
     def say_or_keep(*words: Any, **options: Any) -> None:
-        thread = threading.current_thread().name
-        errors = _losses if thread == THREAD_OF_VALUES else _errors.get()
+        thread, errors = threading.current_thread().name, _errors.get()
         text = " ".join(map(str, words or options.get("console_args", ())))
-        if say.__name__ == "error" and errors is not None and not text.startswith(OF_THE_USER):
-            errors.append(text)
-        elif errors is _losses or (errors is None and not thread.startswith("SwanLab")):
+        if thread == WRITER:
+            if is_error and not text.startswith(OF_THE_USER):
+                _losses.append(text)
             say(*words, **options)
+        elif thread.startswith("SwanLab"):
+            if thread == UPLOADER and GIVEN_UP.search(text):
+                _losses.append(text)
+        elif errors is None:
+            say(*words, **options)
+        elif is_error:
+            errors.append(text)
 
     return say_or_keep
 

@@ -125,6 +125,14 @@ class SwanLabCallback(Reporter):
             return f"swanlab watch {shlex.quote(str(self.run.dir.parent))}"
         return f"swanlab sync --id {self.run.id} {shlex.quote(str(self.run.dir))}"
 
+    def place(self) -> Mapping[str, Any]:
+        """What the folder in which the training runs, or SwanLab's own settings, have chosen."""
+        if self.run is None or self.run.mode == "disabled":
+            return {}
+        project = self.run._ctx.config.settings.project
+        known = {"mode": self.run.mode, "project": project.name, "workspace": project.workspace}
+        return {name: value for name, value in known.items() if value}
+
     # ---- details --------------------------------------------------------------------------------------------------
 
     def _refuse_another(self, run: Run) -> None:

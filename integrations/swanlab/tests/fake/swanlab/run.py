@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ ON_SERVER = {}  # the last step of each metric, by the id of its run
 UPLOADS = threading.Event()
 UPLOADS.set()
 FAILURES = []  # of the run's file
+ANSWERS = []  # of the server to what is uploaded
 
 _current = None
 
@@ -66,7 +68,9 @@ class Metric:
 
 
 class Context:
-    def __init__(self, metrics):
+    def __init__(self, metrics, about):
+        project = SimpleNamespace(name=about["project"], workspace=about["workspace"])
+        self.config = SimpleNamespace(settings=SimpleNamespace(project=project))
         self._global_step = max([metric.min_step for metric in metrics.values()], default=-1)
         self.core = SimpleNamespace(_metrics=metrics)
 
@@ -88,7 +92,7 @@ class Run:
         self.points, self.texts, self.times, self.saved = [], [], [], {}
         self.state, self.error, self._pid = "running", None, os.getpid()
         before = ON_SERVER.get(id, {}) if mode == "online" else {}
-        self._ctx = Context({key: Metric(float, step) for key, step in before.items()})
+        self._ctx = Context({key: Metric(float, step) for key, step in before.items()}, about)
         self._components = SimpleNamespace(emitter=SimpleNamespace(emit=self._take))
         self._api_lock = threading.RLock()
         self._origin = sys.excepthook
@@ -127,12 +131,20 @@ class Run:
         self.state, self.error = state, error or ("unknown" if state == "crashed" else None)
         if self.mode == "online":
             UPLOADS.wait(20)
+            self._upload()
             last = {key: max(metric.steps, default=metric.min_step) for key, metric in self._metrics.items()}
             ON_SERVER[self.id] = {**ON_SERVER.get(self.id, {}), **last}
             if client.exists():
                 client.reset()
         sys.excepthook = self._origin
         _current = None
+
+    def _upload(self):
+        """By a thread of its own, which speaks of retries and refusals alike."""
+        said = [partial(console.error, f"[HTTP] POST /house/metrics -> {status}") for status in ANSWERS]
+        uploader = threading.Thread(target=lambda: [say() for say in said], name="SwanLab·Transport")
+        uploader.start()
+        uploader.join()
 
     @property
     def _metrics(self):
