@@ -11,7 +11,16 @@ from house import ROOT, Import, Package, imports, packages
 # A package that is new under packages/ gets its row here; an integration needs none.
 ALLOWED = {
     "trackside-core": set(),
-    "trackside": {"trackside_spool", "click", "rich", "packaging", "altair", "vl_convert", "pyarrow"},
+    "trackside": {
+        "trackside_spool",
+        "trackside_testkit",
+        "click",
+        "rich",
+        "packaging",
+        "altair",
+        "vl_convert",
+        "pyarrow",
+    },
     "trackside-spool": {"orjson"},
     "trackside-testkit": {"pytest"},
     "trackside-torch": {"torch"},

@@ -15,6 +15,7 @@ COMMANDS = {
     "export": "Write the points of the runs at or below a folder as one table.",
     "replay": "Deliver what the trackers of the runs at or below a folder are owed.",
     "prune": "Delete the journals at or below a folder of which every tracker has everything.",
+    "new": "Make the project of an integration for a tracker that has none.",
 }
 
 
