@@ -179,6 +179,17 @@ def test_the_summary_follows_now_and_then_and_not_each_log(started, monkeypatch)
     assert written == [99]
 
 
+def test_what_is_new_is_shown_also_while_nothing_is_logged(started, monkeypatch):
+    reporter = started()
+    written = []
+    monkeypatch.setattr(reporter.run, "next_step", lambda: written.append(reporter.run.step))
+    reporter.log_points([point(1, loss=0.5)])
+    reporter._refresh_at = 0
+    for _ in range(3):
+        reporter.flush()
+    assert written == [1]
+
+
 def test_what_shows_a_run_is_said_when_it_begins(loop, new, capfd):
     loop(new(), run_name="blue").train()
     assert "dvc plots show -x step" in "".join(capfd.readouterr())
@@ -330,6 +341,13 @@ def test_where_there_is_only_git_it_stays_so_unless_an_experiment_is_wanted(loop
     assert (tmp_path / ".dvc").exists() is made
     assert (tmp_path / "dvclive").exists() is made
     assert (tmp_path / "out/dvclive/blue").exists() is not made
+
+
+def test_a_worktree_of_git_is_a_repository_too(loop, new, repository, tmp_path):
+    (tmp_path / ".git").rmdir()
+    (tmp_path / ".git").write_text("gitdir: elsewhere")
+    loop(new(), run_name="blue").train()
+    assert list(repository) == ["blue"]
 
 
 def test_an_experiment_that_is_not_wanted_is_not_saved(loop, new, repository, tmp_path):

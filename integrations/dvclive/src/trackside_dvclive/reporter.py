@@ -86,8 +86,7 @@ class DVCLiveCallback(Reporter):
         return folder
 
     def log_points(self, points: Sequence[Point]) -> None:
-        if time.monotonic() > self._refresh_at:
-            self._refresh()
+        self._refresh_if_due()
         self._tables[METRICS].add(
             Row(key, point.step, point.time, value) for point in points for key, value in point.values.items()
         )
@@ -116,6 +115,7 @@ class DVCLiveCallback(Reporter):
 
     def flush(self) -> Any:
         """Rows are in their files already; where those end."""
+        self._refresh_if_due()
         self._write_summary()
         position = {name: tables.position() for name, tables in self._tables.items()}
         for tables in self._tables.values():
@@ -182,7 +182,12 @@ class DVCLiveCallback(Reporter):
 
     def _write_summary(self) -> None:
         put_all(self.run.summary, self._latest)
+        self._latest.clear()
         self.run.make_summary()
+
+    def _refresh_if_due(self) -> None:
+        if self._latest and time.monotonic() > self._refresh_at:
+            self._refresh()
 
     def _refresh(self) -> None:
         """Let DVC, a report and Studio see what there is by now; it takes milliseconds, or seconds in a long run."""

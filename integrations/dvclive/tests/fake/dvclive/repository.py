@@ -13,7 +13,7 @@ class Repository:
 
 def find(name):
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / name).is_dir()), None)
+    return next((folder for folder in (here, *here.parents) if (folder / name).exists()), None)
 
 
 def get_dvc_repo():
