@@ -39,7 +39,7 @@ class Server(ThreadingHTTPServer):
         place = f"{method} {path.partition('?')[0].removeprefix('/api')}"
         if place == "POST /login/api_key":
             return self.status, SIGNED_IN
-        if re.fullmatch("GET /project/me/[^/]+", place):
+        if re.fullmatch("GET /project/me/[^/]+", place) and self.trouble == 200:
             name = path.rpartition("/")[2]
             about = {"name": name, "cuid": "p", "path": f"/me/{name}", "version": 1}
             return 200, {**about, "group": {"username": "me"}, "_count": {"experiments": 0}}
@@ -58,6 +58,8 @@ class Server(ThreadingHTTPServer):
             return 200, {"urls": [f"{self.address}/put/{file['path']}" for file in body["files"]]}
         if place == "POST /resources/presigned/put":
             return 200, {"urls": [f"{self.address}/put/{path}" for path in body["paths"]]}
+        if place.startswith("GET /project/"):
+            return self.trouble, {}
         return 200, {}
 
     def _run(self, run_id: str, name: str) -> tuple[int, Any]:

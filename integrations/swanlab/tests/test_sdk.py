@@ -333,6 +333,16 @@ def test_a_run_arrives_at_its_server(loop, new, online, capfd):
     assert "swanlab:" not in shown
 
 
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_run_that_is_refused_is_told_from_a_trouble_of_its_server(new, online, monkeypatch, status):
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda *_, **__: None)
+    online.trouble = status
+    reporter = new(mode="online")
+    with pytest.raises((OSError, RuntimeError), match="Failed to start run") as raised:
+        started(reporter)
+    assert reporter.is_passing(raised.value) is (status == 503)
+
+
 def test_a_training_goes_on_in_its_run(loop, new, online, tmp_path, caplog):
     first = new(mode="online")
     with pytest.raises(RuntimeError):

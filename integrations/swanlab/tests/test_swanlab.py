@@ -488,6 +488,19 @@ def test_a_trouble_of_the_server_is_told_from_a_wrong_key(new, monkeypatch, stat
     assert server.asked == [("/api/login/api_key", "key-of-the-user")]
 
 
+@pytest.mark.parametrize(("status", "is_passing"), [(403, False), (429, True), ("unknown code", True)])
+def test_a_run_that_is_refused_is_told_from_a_trouble_of_its_server(online, status, is_passing):
+    from swanlab.run import ANSWERS
+
+    ANSWERS.append(status)
+    reporter = online()
+    with pytest.raises((OSError, RuntimeError), match="Failed to start run") as raised:
+        started(reporter)
+    assert reporter.is_passing(raised.value) is is_passing
+    started(reporter)
+    assert reporter.run.alive
+
+
 def test_a_server_that_is_not_there_ends_nothing(loop, new, monkeypatch, caplog):
     with serving(200) as server:
         monkeypatch.setenv("SWANLAB_API_HOST", server.address)
@@ -552,14 +565,16 @@ def test_an_end_that_hangs_is_given_up_and_waited_for_by_the_next_try(online, mo
     reporter = online()
     started(reporter)
     UPLOADS.clear()
-    for _ in range(2):
+    for again in (reporter.finish, reporter.finish, lambda _: started(reporter)):
         with pytest.raises(TimeoutError) as late:
-            reporter.finish("finished")
+            again("finished")
         assert reporter.is_passing(late.value)
     UPLOADS.set()
     monkeypatch.setattr("trackside_swanlab.reporter.FINISH_SECONDS", 20)
     reporter.finish("finished")
     assert runs()[-1].state == "success"
+    started(reporter)
+    assert [run.state for run in runs()] == ["success", "running"]
 
 
 def test_a_start_that_hangs_is_given_up_and_what_comes_of_it_is_closed(new, monkeypatch):

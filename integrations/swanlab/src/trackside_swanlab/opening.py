@@ -30,6 +30,11 @@ UNASKED: dict[str, dict[str, Any]] = {"probe": {"runtime": False, "git": False},
 ONLY_LIVE: dict[str, dict[str, Any]] = {"probe": {"monitor": False, "hardware": False}}
 
 
+# What the SDK says of a server in trouble, which it raises as it raises a refusal. An unknown code is no answer of
+# SwanLab's own, but of a proxy before it.
+OF_THE_MOMENT = re.compile(r"-> (?:429|5\d\d)|\[(?:429|5\d\d|unknown code)\]|Max retries exceeded|timed out")
+
+
 @contextmanager
 def readable_settings() -> Iterator[None]:
     """Hide the variable for the project: SwanLab 0.10 takes it for JSON, and cannot be used beside it."""
@@ -45,15 +50,15 @@ def open_run(run: Run, options: Mapping[str, Any]) -> Any:
     """A new run, or the one with the id in `options`.
 
     Raises:
-        OSError: the server cannot be reached.
-        RuntimeError: there is no key, or another run is open in this process.
+        OSError: the server cannot be reached, or has a trouble of the moment.
+        RuntimeError: there is no key, the server refuses the run, or another one is open in this process.
     """
     import swanlab
     from swanlab.sdk.internal.settings import create_settings
 
     if swanlab.has_run():
         raise RuntimeError("SwanLab has one run at a time in a process, and another one is open")
-    with readable_settings(), keeping_excepthook(), listening():
+    with readable_settings(), keeping_excepthook(), listening() as said:
         known = create_settings()
         if (options["mode"] or known.mode) in ("online", "cloud"):
             check_key(known.api_host, known.api_key)
@@ -62,7 +67,12 @@ def open_run(run: Run, options: Mapping[str, Any]) -> Any:
             "name": cut(encodable(options["name"] or known.experiment.name or run.name), LONGEST_NAME),
             "log_dir": _folder(run, options),
         }
-        opened = swanlab.init(**{**options, **about}, settings=_settings(run))
+        try:
+            opened = swanlab.init(**{**options, **about}, settings=_settings(run))
+        except RuntimeError as error:
+            if OF_THE_MOMENT.search(" ".join([*said, str(error)])):
+                raise ConnectionError(str(error)) from error
+            raise
         note_reported(opened)
         atexit.unregister(opened._handle_atexit)  # how a run ends is told by the reporter
     return opened

@@ -113,7 +113,6 @@ class SwanLabCallback(Reporter):
             reason = "The training has failed." if status == "failed" else None
             self._ending = later(partial(end_run, self.run, STATES[status], reason))
         within(FINISH_SECONDS, self._ending.result)
-        self._opened = self._ending = None
         check_losses()
 
     def where(self) -> str | None:
@@ -143,7 +142,10 @@ class SwanLabCallback(Reporter):
             )
 
     def _open_own(self, run: Run) -> Any:
-        if self._opened is None:  # else an earlier try has come as far as this
+        if self._ending is not None and not self._ending.done():  # it would take the connection with it
+            raise TimeoutError("the run before is still being uploaded")
+        if self._opened is None or not self._opened.alive:  # else an earlier try has come as far as this
+            self._ending = None
             opening = partial(open_run, run, self._options(run))
             late = "It was opened too late."
             self._opened = within(START_SECONDS, opening, lambda made: end_run(made, "aborted", late))

@@ -7,7 +7,7 @@ Names, arguments and defaults are those of the real one, which the tests marked 
 import os
 import uuid
 
-from swanlab.run import Run, Text, get_run, has_run
+from swanlab.run import ANSWERS, Run, Text, get_run, has_run
 from swanlab.sdk.internal.core_python import client
 from swanlab.sdk.internal.pkg import console
 from swanlab.sdk.internal.settings import MODES, Settings, check_name, check_project
@@ -52,6 +52,8 @@ def init(
             raise AssertionError(f"resume is {resume}, id is {id}")
         if known.api_key is None and not client.exists():
             raise RuntimeError("no TTY is available for interactive login.")
+        if ANSWERS:
+            raise RuntimeError(f"Failed to start run: API Request Failed: [{ANSWERS.pop()}] unknown error")
     about = {"name": name, "project": project, "workspace": workspace, "group": group, "tags": tags, "resume": resume}
     run = Run(id or uuid.uuid4().hex[:8], mode, os.path.abspath(log_dir or "swanlog"), about, settings)
     console.info("Tracking run with swanlab version 0.10")
