@@ -18,7 +18,7 @@ FILLED = ".in"  # a file that ends so has placeholders; others are taken as they
 LONGEST_NAME = 24  # so that no line of the package is too long
 TAKEN = {"core", "spool", "testkit", "torch", "command", "trackside"}  # packages of ours
 TAKEN |= {"all", "none", "plot", "parquet"}  # other words of report_to and of the extras
-TAKEN |= {"fake", "pytest"}  # what tests import
+TAKEN |= {"fake", "pytest", "sdk"}  # what tests import or are called
 
 
 def check_name(name: str) -> None:
@@ -62,11 +62,12 @@ def _files(name: str, home: Home) -> Iterator[tuple[str, str]]:
     for source in sorted(TEMPLATE.glob("package/**/*")):
         if source.is_file():
             path = source.relative_to(TEMPLATE / "package")
-            addition = TEMPLATE / home / path
-            text = source.read_text("utf-8") + (addition.read_text("utf-8") if addition.is_file() else "")
-            is_filled = source.suffix == FILLED
-            target = path.as_posix().removesuffix(FILLED).replace("NAME", name)
-            yield target, _sorted_imports(fill(text)) if is_filled else text
+            text = source.read_text("utf-8")
+            if (addition := TEMPLATE / home / path).is_file():
+                text += addition.read_text("utf-8")
+            if path.suffix == FILLED:
+                text = _sorted_imports(fill(text))
+            yield path.as_posix().removesuffix(FILLED).replace("NAME", name), text
 
 
 def _filler(name: str, home: Home) -> Callable[[str], str]:
