@@ -137,6 +137,15 @@ def together(session: nox.Session) -> None:
 
 
 @nox.session
+def new(session: nox.Session) -> None:
+    """Make the integration of a tracker from the template: nox -s new -- NAME."""
+    if len(session.posargs) != 1:
+        session.error("Say how the tracker is called: nox -s new -- NAME")
+    install(session, group("new"))
+    session.run("python", "tools/new.py", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format."""
     install(session, group("lint"))
