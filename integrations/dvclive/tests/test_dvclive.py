@@ -557,8 +557,18 @@ def test_a_run_that_the_user_names_is_continued_and_keeps_its_rows(loop, new):
     assert len(stored(second).points["train/loss"]) == 8
 
 
+def test_a_run_that_the_user_names_goes_on_from_the_checkpoint_it_is_given(loop, new, tmp_path):
+    first = new()
+    with pytest.raises(RuntimeError):
+        loop(first, num_train_epochs=2).train(fail_at=7)
+    second = new(resume=os.path.relpath(first.tracker_id))
+    loop(second, num_train_epochs=2).train(resume_from=tmp_path / "out/checkpoint-4")
+    assert [step for step, _ in stored(second).points["train/loss"]] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert "trackside/continues" not in stored(second).params
+
+
 def test_a_run_that_the_user_names_and_that_is_not_there_is_refused(loop, new):
-    with pytest.raises(StartError, match="there is no folder nowhere"):
+    with pytest.raises(StartError, match=r"there is no folder .*nowhere"):
         loop(new(resume="nowhere")).begin()
 
 

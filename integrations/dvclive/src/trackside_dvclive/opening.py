@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from trackside import Run
 from trackside.mapping import Keys
 from trackside.records import Limits
 from trackside_dvclive.summary import known_of, write
+from trackside_dvclive.tables import TEXTS
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +36,10 @@ def continued(run: Run, insisted: str) -> str | None:
     if folder is None:
         return None
     known = known_of(folder)
-    if folder == insisted:
+    if folder == os.path.abspath(insisted):
         if not os.path.isdir(folder):
             raise LookupError(f"there is no folder {folder}")
-        return os.path.abspath(folder)
+        return folder
     if str(known.get("run")).partition("-")[0] != run.id:
         logger.warning("dvclive: %s does not hold this run any more: another one is started.", folder)
         return None
@@ -74,21 +76,33 @@ def above(name: str) -> Path | None:
     return next((folder for folder in (here, *here.parents) if (folder / name).exists()), None)
 
 
-def shared_place(wanted: str | None, makes_one: bool | None) -> Place | None:
-    """Where a run goes in a repository of DVC, which is made of one of Git if the user says so; None outside of it."""
-    root = above(".dvc") or (above(".git") if makes_one else None)
+def place_of(run: Run, run_id: str, wanted: str | None, is_continued: bool, saves: bool | None) -> Place:
+    """Where a run is kept.
+
+    Args:
+        wanted: the folder that it has already, if it is continued, or that the user wants.
+        saves: whether the user wants an experiment, for which a repository of Git becomes one of DVC.
+    """
+    place = shared_place(wanted, saves)
+    if place is None:
+        folder = os.path.abspath(wanted or os.path.join(run.output_dir, "dvclive", name_of(run)))
+        folder = folder if is_continued else claim(folder, run_id)
+        place = Place(folder, os.path.join(folder, "dvc.yaml"), False, False)
+    if saves and not place.saves_experiment:
+        logger.warning("dvclive saves no experiment of %s: there is no Git.", place.folder)
+    before = known_of(place.folder)
+    if before.get("run", run_id) != run_id and before["status"] == "running":
+        logger.warning("dvclive: the run in %s has not come to its end, and is removed.", place.folder)
+    return place
+
+
+def shared_place(wanted: str | None, saves: bool | None) -> Place | None:
+    """The place in a repository of DVC, where one run follows another; None outside of it."""
+    root = above(".dvc") or (above(".git") if saves else None)
     folder = os.path.abspath(wanted or "dvclive")
     if root is None or root not in Path(folder).parents:
         return None
-    saves = above(".git") is not None and makes_one is not False
-    return Place(os.path.relpath(folder), "dvc.yaml", True, saves)
-
-
-def own_place(holds: str | None, wanted: str | None, run: Run, run_id: str) -> Place:
-    """A folder that no other run has; below the loop's if nobody has named one."""
-    usual = os.path.join(run.output_dir, "dvclive", name_of(run))
-    folder = holds or claim(os.path.abspath(wanted or usual), run_id)
-    return Place(folder, os.path.join(folder, "dvc.yaml"), False, False)
+    return Place(os.path.relpath(folder), "dvc.yaml", True, above(".git") is not None and saves is not False)
 
 
 def own_live() -> Any:
@@ -127,6 +141,10 @@ def own_live() -> Any:
                 self._exp_name = self._experiment or self._exp_name
             else:
                 self._dvc_file = self._init_dvc_file()
+
+        def _init_cleanup(self) -> None:
+            super()._init_cleanup()
+            shutil.rmtree(os.path.join(self.dir, TEXTS), ignore_errors=True)
 
         def _init_studio(self) -> None:
             """Studio knows a repository by its address, which may bring a token along."""

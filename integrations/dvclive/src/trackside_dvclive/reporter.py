@@ -5,19 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside_dvclive.models import copy_into, final_model, which_models
-from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, own_place, shared_place
+from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, place_of
 from trackside_dvclive.params import encodable, origin, with_changes
 from trackside_dvclive.summary import MARK, known_of, put_all
-from trackside_dvclive.tables import Row, Tables
+from trackside_dvclive.tables import METRICS, TEXTS, Row, Tables
 
-METRICS, TEXTS = "plots/metrics", "texts"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REFRESH_SECONDS = 5
 REFRESH_SHARE = 0.05
@@ -73,6 +72,8 @@ class DVCLiveCallback(Reporter):
     def start(self, run: Run) -> str:
         if self.log_model not in (True, False, "all"):
             raise ValueError(f'log_model takes "all", True or False, not {self.log_model!r}')
+        if run.tracker_id is not None:  # a path, as the user has typed it
+            run = replace(run, tracker_id=os.path.abspath(run.tracker_id))
         self._about = run
         self._latest: dict[str, int | float] = {}
         self._params_before: Mapping[str, Any] = {}
@@ -149,14 +150,7 @@ class DVCLiveCallback(Reporter):
         holds = continued(run, self.resume)
         known = known_of(holds) if holds else {}
         run_id = known.get("run") or id_of_new(run)
-        place = shared_place(holds or self.dir, self.save_dvc_exp) or own_place(holds, self.dir, run, run_id)
-        before = known_of(place.folder)
-        if before.get("run", run_id) != run_id and before["status"] == "running":
-            self.warn_once(
-                "before", "%s: the run in %s has not come to its end, and is removed.", self.name, place.folder
-            )
-        if self.save_dvc_exp and not place.saves_experiment:
-            self.warn_once("experiment", "%s saves no experiment of %s: there is no Git.", self.name, place.folder)
+        place = place_of(run, run_id, holds or self.dir, holds is not None, self.save_dvc_exp)
         self.run = own_live()(
             place if self.dvcyaml in (None, True) else place._replace(dvcyaml=self.dvcyaml),
             known.get("experiment"),
@@ -166,8 +160,6 @@ class DVCLiveCallback(Reporter):
             report=self.report,
             monitor_system=self.monitor_system and abs(time.time() - run.time) < LIVE_SECONDS,
         )
-        if holds is None:
-            shutil.rmtree(os.path.join(self.run.dir, TEXTS), ignore_errors=True)  # the rest, DVCLive has removed
         self._params_before = self.run.recall() if holds else {}
         self.run.summary[MARK] = {"run": run_id, **self.run.experiment, "status": "running"}
         return os.path.abspath(self.run.dir)

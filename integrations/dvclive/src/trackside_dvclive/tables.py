@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from zlib import crc32
 
+METRICS, TEXTS = "plots/metrics", "texts"
 MOST_OPEN_FILES = 200
 LONGEST_NAME = 240  # of 255 bytes, which file systems allow
 SUFFIX = ".tsv"

@@ -46,13 +46,16 @@ class Live:
                 self.summary = json.loads(Path(self.metrics_file).read_text("utf-8"))
             self._step = self.summary.get("step", 0) + 1
         else:
-            shutil.rmtree(Path(self.plots_dir, "metrics"), ignore_errors=True)
-            for file in (self.metrics_file, self.params_file, os.path.join(self.dir, "dvc.yaml")):
-                Path(file).unlink(missing_ok=True)
+            self._init_cleanup()
         self._studio_events_to_skip = set()
         self._dvc_studio_config = {}
         self._studio_queue = None
         self._init_studio()
+
+    def _init_cleanup(self):
+        shutil.rmtree(Path(self.plots_dir, "metrics"), ignore_errors=True)
+        for file in (self.metrics_file, self.params_file, os.path.join(self.dir, "dvc.yaml")):
+            Path(file).unlink(missing_ok=True)
 
     def _init_dvc(self):
         self._dvc_repo = get_dvc_repo()
