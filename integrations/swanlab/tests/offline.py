@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 MAGIC = b":SWL"
 START = 7
 BLOCK = 32 * 1024
@@ -44,6 +42,8 @@ class OfflineRun:
 
     @property
     def config(self) -> dict[str, Any]:
+        import yaml
+
         content = yaml.safe_load(Path(self.folder, "files", "config.yaml").read_text("utf-8"))
         return {name: entry["value"] for name, entry in (content or {}).items()}
 

@@ -360,8 +360,9 @@ def test_hooks_of_the_sdk_are_taken_off(loop, new, monkeypatch):
 def test_only_the_users_own_calls_print(loop, new, capfd):
     import swanlab
 
-    training = loop(new())
+    training = loop(new(log_model=True))
     training.begin()
+    training.save()
     assert "swanlab:" not in capfd.readouterr().out.replace("Reporting to swanlab", "")
     swanlab.log({"mine": 1.5}, step=-1)
     assert "Step must be a non-negative integer" in capfd.readouterr().out

@@ -29,7 +29,6 @@ LIVE_SECONDS = 60
 UNASKED: dict[str, dict[str, Any]] = {"probe": {"runtime": False, "git": False}, "terminal": {"proxy_type": "none"}}
 ONLY_LIVE: dict[str, dict[str, Any]] = {"probe": {"monitor": False, "hardware": False}}
 
-
 # What the SDK says of a server in trouble, which it raises as it raises a refusal. An unknown code is no answer of
 # SwanLab's own, but of a proxy before it.
 OF_THE_MOMENT = re.compile(r"-> (?:429|5\d\d)|\[(?:429|5\d\d|unknown code)\]|Max retries exceeded|timed out")

@@ -72,22 +72,23 @@ def hold_console() -> None:
 
 
 def _held(say: Callable[..., None]) -> Callable[..., None]:
-    is_error = say.__name__ == "error"
+    level = say.__name__
 
     @wraps(say)
     def say_or_keep(*words: Any, **options: Any) -> None:
         thread, errors = threading.current_thread().name, _errors.get()
         text = " ".join(map(str, words or options.get("console_args", ())))
         if thread == WRITER:
-            if is_error and not text.startswith(OF_THE_USER):
+            if level == "error" and not text.startswith(OF_THE_USER):
                 _losses.append(text)
-            say(*words, **options)
+            elif level != "info":
+                say(*words, **options)
         elif thread.startswith("SwanLab"):
             if thread == UPLOADER and GIVEN_UP.search(text):
                 _losses.append(text)
         elif errors is None:
             say(*words, **options)
-        elif is_error:
+        elif level == "error":
             errors.append(text)
 
     return say_or_keep

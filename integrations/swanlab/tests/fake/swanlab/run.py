@@ -159,6 +159,7 @@ class Run:
         """What is wrong is printed, and nothing is raised."""
         if isinstance(event, FileSaveEvent):
             self.saved[event.name] = Path(event.source_path).read_bytes()
+            console.info("Symlinked 1 files into the SwanLab run directory")
         elif FAILURES:
             console.error(f"upsert data error: {FAILURES.pop(0)}")
         else:
