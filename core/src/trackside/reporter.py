@@ -99,8 +99,12 @@ class Reporter(TrainerCallback, ABC):
         known = options_of(type(self))
         for name, value in options.items():
             if name not in known:
+                from trackside.spelling import closest
+
+                meant = closest(name, known)
+                hint = f", perhaps {meant!r}" if meant else ""
                 takes = ", ".join(sorted(known))
-                raise TypeError(f"{type(self).__name__} has no option {name!r}; it takes {takes}.")
+                raise TypeError(f"{type(self).__name__} has no option {name!r}{hint}; it takes {takes}.")
             setattr(self, name, value)
 
     # ---- what an integration maps -----------------------------------------------------------------------------
@@ -348,14 +352,17 @@ class Reporter(TrainerCallback, ABC):
         if session.phase != "starting":
             return
         try:
-            session.recorder.wait_for_start(session)
+            has_started = session.recorder.wait_for_start(session)
         except Exception as error:
             self._refused(session, error)
             return
         session.phase = "open"
         session.carry_id()
         if not session.is_reopened:
-            say(f"Reporting to {self.name}{self._as_hint(session)}")
+            if has_started:
+                self.say_where(session)
+            else:
+                say(f"{self.name} has not started yet; what it is to get is kept until then.")
         self._attach(session)
 
     def _attach(self, session: Session) -> None:
@@ -483,6 +490,10 @@ class Reporter(TrainerCallback, ABC):
         if delivery.is_elsewhere:
             sent = f"{delivery.sent:,} values" if delivery.sent else "sent by another process"
         return f"{self.name}: {sent}{self._as_hint(session)}"
+
+    def say_where(self, session: Session) -> None:
+        """Say on the terminal that a run is reported, and what shows it."""
+        say(f"Reporting to {self.name}{self._as_hint(session)}")
 
     def _as_hint(self, session: Session) -> str:
         hint = session.delivery.where()

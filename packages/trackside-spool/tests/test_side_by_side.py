@@ -9,6 +9,7 @@ from elsewhere import FileReporter, told
 
 from trackside import StartError, TrainerCallback
 from trackside_spool import folder
+from trackside_spool.replay import debts
 from trackside_testkit import FakeLoop, RecordingReporter
 
 
@@ -135,6 +136,20 @@ def test_a_training_does_not_wait_for_a_server_that_is_away(delivery, monkeypatc
     assert [step for step, values in told("point") if "train/loss" in values] == list(range(1, 9))
 
 
+def test_a_tracker_that_starts_late_says_then_what_shows_the_run(monkeypatch, capsys):
+    monkeypatch.setenv("TRACKSIDE_START_SECONDS", "0")
+    gate = threading.Event()
+    late = type("Late", (Starting,), {"where": lambda self: "look --here"})("late", gate.wait)
+    loop = loop_of(late)
+    loop.fire("on_train_begin")
+    said = capsys.readouterr().err
+    assert "late has not started yet" in said
+    assert "look --here" not in said
+    gate.set()
+    loop.fire("on_train_end")
+    assert "Reporting to late; see the run with: look --here" in capsys.readouterr().err
+
+
 def test_sdks_are_imported_one_after_another(tmp_path, monkeypatch):
     for name in ("slow_one", "slow_other"):
         (tmp_path / f"{name}.py").write_text(
@@ -231,3 +246,18 @@ def test_one_whose_run_stays_open_has_its_own_time_when_that_is_closed_later(mon
     assert staying.statuses == ["finished"]
     assert "staying is owed" not in caplog.text
     answer.set()
+
+
+def test_what_one_records_after_the_end_of_others_is_not_owed_to_them():
+    class SendsTheModel(Starting):
+        reopenable = False
+
+        def on_train_end(self, args, state, control, **kwargs):
+            super().on_train_end(args, state, control, **kwargs)
+            self._session.recorder.tell(self._session, "log", state, {"size": 1.0})
+
+    sending = SendsTheModel("sending")
+    loop_of(Starting("other"), sending).train()
+    sending.close()
+    assert sending.points["train/size"] == [(8, 1.0)]
+    assert all(debt.is_settled for debt in debts(Path("out")))

@@ -91,10 +91,13 @@ class WandbCallback(Reporter):
                 self.warn_once("architecture", "%s: the architecture is not sent (%s).", self.name, reason_of(error))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._is_told and self.takes_artifacts:
-            self._tell(state, final_model(args, state))
+        """The final model follows the end, which all reporters are told of."""
+        session = self._session if self._is_told and self.takes_artifacts else None
         self._unwatch()
         super().on_train_end(args, state, control, **kwargs)
+        if session is not None:
+            self._tell(state, final_model(args, state))
+            session.recorder.drain(session)
 
     def on_exception(self, args: Any, state: Any, control: Any, exception: Any = None, **kwargs: Any) -> None:
         self._unwatch()

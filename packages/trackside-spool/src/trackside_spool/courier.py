@@ -83,7 +83,7 @@ class Courier(threading.Thread):
         self._status: Status = "finished"
         self._closing = threading.Event()
         self._is_handed_over = False
-        self.has_answered = threading.Event()
+        self.has_answered, self.has_started = threading.Event(), False
         self.has_ended = threading.Event()
         self.is_waited_for = True
         self.refusal: Exception | None = None
@@ -137,6 +137,7 @@ class Courier(threading.Thread):
         self.tracker.tracker_id, self.tracker.status = self._reporter.tracker_id, None
         self._flush()
         self.keep()
+        self.has_started = True
         self._on_start()
         self.has_answered.set()
         if not self.tracker.has_params:

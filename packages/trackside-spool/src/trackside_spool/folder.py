@@ -77,8 +77,8 @@ class Tracker:
         self.refused.append((first, end))
 
     def owed(self, count: int) -> int:
-        """How many of the first `count` records it has not safely got."""
-        return max(0, count - self.durable) + self.refusals
+        """How many of the first `count` records it has not safely got; what followed its end was not for it."""
+        return (max(0, count - self.durable) if self.status is None else 0) + self.refusals
 
     @property
     def is_complete(self) -> bool:

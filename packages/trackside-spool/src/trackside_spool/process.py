@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,9 +76,10 @@ class CourierProcess:
         self._ordering = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
-    def remote(self, key: str, delivery: Delivery) -> RemoteCourier:
+    def remote(self, key: str, delivery: Delivery, on_start: Callable[[], None]) -> RemoteCourier:
         """A courier that is about to be ordered, with the mark of the one before it."""
-        return RemoteCourier(key, self._slots.setdefault(key, len(self._slots)), delivery, self._folder, self)
+        slot = self._slots.setdefault(key, len(self._slots))
+        return RemoteCourier(key, slot, delivery, on_start, self._folder, self)
 
     def start(self, remote: RemoteCourier, run: Run, is_reopened: bool) -> None:
         """Order a courier for the tracker that the folder keeps under its key, with its mark set."""
@@ -142,12 +144,21 @@ class CourierProcess:
 class RemoteCourier:
     """A courier in the courier process, as its recorder sees it."""
 
-    def __init__(self, key: str, slot: int, delivery: Delivery, folder: RunFolder, process: CourierProcess) -> None:
-        self.key, self.slot, self.number, self.delivery = key, slot, -1, delivery
+    def __init__(
+        self,
+        key: str,
+        slot: int,
+        delivery: Delivery,
+        on_start: Callable[[], None],
+        folder: RunFolder,
+        process: CourierProcess,
+    ) -> None:
+        self.key, self.slot, self.number, self.delivery, self._on_start = key, slot, -1, delivery, on_start
         delivery.is_elsewhere = True
         self._folder, self._process = folder, process
         self._known = Tracker(key, "")
         self.has_answered, self.has_ended = threading.Event(), threading.Event()
+        self.has_started = False
         self.is_waited_for, self.is_closing = True, False
         self.refusal: Exception | None = None
         self.trouble = ""
@@ -169,7 +180,8 @@ class RemoteCourier:
     def hear(self, event: str, **facts: Any) -> None:
         if event == "started":
             self.delivery.reporter.tracker_id, self.delivery.shown_by = facts["tracker_id"], facts["shown_by"]
-            self.trouble = ""
+            self.trouble, self.has_started = "", True
+            self._on_start()
         elif event == "waits":
             self.trouble = facts["trouble"]
         elif event == "refused":

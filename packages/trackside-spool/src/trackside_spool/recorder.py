@@ -168,10 +168,15 @@ class SpoolRecorder(Recorder):
         is_ours = written is None or self._folder.is_locked or written.durable < before.tracker.durable
         return before.tracker if is_ours else written
 
-    def wait_for_start(self, session: Session) -> None:
+    def _note_start(self, session: Session) -> None:
+        session.carry_id()
+        if not (self._couriers[session.key].is_waited_for or session.is_reopened):
+            session.delivery.reporter.say_where(session)
+
+    def wait_for_start(self, session: Session) -> bool:
         courier = self._couriers.get(session.key)
         if courier is None:
-            return
+            return True
         until = 0.0 if session.is_reopened else self._start_until[session.key]  # no user's code looks for the run then
         try:
             courier.has_answered.wait(max(0.0, until - time.monotonic()))
@@ -183,6 +188,7 @@ class SpoolRecorder(Recorder):
             courier.close("failed")
             self._let_go()
             raise courier.refusal
+        return courier.has_started
 
     def _resumed(self, run: Run, tracker: Tracker) -> Run:
         """A run as it goes on in this process, after another one."""
@@ -203,7 +209,7 @@ class SpoolRecorder(Recorder):
         before: Courier | RemoteCourier | None,
     ) -> None:
         """Start a courier, in the process for all of them if that is wished and can be, else in a thread of its own."""
-        key = session.key
+        key, tracker.status = session.key, None  # from now on it is owed the end again
         if self._way == "process" and _can_be_described(session.delivery.reporter):
             try:
                 self._order_courier(session, run, tracker, is_reopened, before)
@@ -217,7 +223,7 @@ class SpoolRecorder(Recorder):
         courier = Courier(
             session.delivery, run, self._folder, tracker, lambda: session.position,
             partial(self._notes.is_for, key), is_reopened,
-            journal=self._journal, after=before, on_start=session.carry_id, on_end=self._let_go,
+            journal=self._journal, after=before, on_start=partial(self._note_start, session), on_end=self._let_go,
         )  # fmt: skip
         self._couriers[key] = courier
         courier.keep()  # from now on a replay knows of the tracker, whatever becomes of this process
@@ -235,7 +241,8 @@ class SpoolRecorder(Recorder):
         if before is None:  # else the process keeps it
             self._folder.keep(tracker)
         self._courier_process = self._courier_process or CourierProcess(self._folder)
-        self._couriers[session.key] = remote = self._courier_process.remote(session.key, session.delivery)
+        on_start = partial(self._note_start, session)
+        self._couriers[session.key] = remote = self._courier_process.remote(session.key, session.delivery, on_start)
         self._set_mark(session, remote)
         self._courier_process.start(remote, run, is_reopened)
 

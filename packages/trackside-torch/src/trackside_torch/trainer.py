@@ -178,9 +178,9 @@ class Trainer(Evaluator):
 
         self._loss = RunningLoss(self.processes, skips_non_finite=args.logging_nan_inf_filter)
         self._last_logged_step = first_step = self.state.global_step
-        start_time = time.perf_counter()
         self._clear_gradients()
         self.control = self.callback_handler.on_train_begin(args, self.state, self.control)
+        start_time = time.perf_counter()  # trackers have started by now: that is no part of the training's speed
         if args.eval_on_start:
             self.evaluate()
 
