@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -184,6 +185,16 @@ def test_archives_of_one_experiment_are_merged_in_whichever_order_they_are_uploa
     assert key == reporter.tracker_id
     assert sorted(map(value_of, experiment["metrics"])) == before
     assert experiment["files"]["checkpoint-4/model.bin"] == b"weights"
+
+
+def test_trainings_of_one_seed_leave_an_archive_each(loop, tmp_path):
+    key = None
+    for _ in range(2):
+        reporter = CometCallback(online=False, **({"resume": key} if key else {}))
+        random.seed(7)
+        loop(reporter).train()
+        key = reporter.tracker_id
+    assert len(list((tmp_path / "out" / "comet").glob(f"{key}*.zip"))) == 2
 
 
 def value_of(row: dict[str, Any]) -> tuple[Any, ...]:

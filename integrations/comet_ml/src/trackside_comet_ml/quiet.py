@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 # What an import of ours switches off, unless the user has said what he wants.
@@ -39,6 +40,7 @@ def import_quietly() -> Any:
     if "comet_ml" in sys.modules:
         import comet_ml
 
+        _draw_names_from_the_system()
         return comet_ml
     ours = {name: value for name, value in AT_IMPORT.items() if name not in os.environ}
     logging.getLogger("comet_ml").setLevel(logging.CRITICAL)
@@ -51,7 +53,15 @@ def import_quietly() -> Any:
     if "COMET_LOGGING_CONSOLE" in ours:
         logging.getLogger("comet_ml").setLevel(logging.ERROR)
     _remove_exception_hook()
+    _draw_names_from_the_system()
     return comet_ml
+
+
+def _draw_names_from_the_system() -> None:
+    """Comet draws the names of archives from `random`: of two trainings with one seed one would overwrite the other."""
+    utils: Any = sys.modules.get("comet_ml.utils")
+    if hasattr(utils, "random"):
+        utils.random = SystemRandom()
 
 
 def _remove_exception_hook() -> None:
