@@ -182,7 +182,7 @@ def test_what_a_session_holds_beyond_what_was_safe_is_replaced(loop, sessions):
 def test_what_says_how_to_see_a_session_names_a_file_that_is_there(loop):
     reporter = ClearMLCallback(offline=True)
     loop(reporter).train()
-    (file,) = re.findall(r"offline_session\('\"'\"'(.+\.zip)'\"'\"'\)", reporter.where())
+    (file,) = re.findall(r"offline_session\('(.+\.zip)'\)\"$", reporter.where())
     assert {"task.json", "metrics.jsonl"} <= set(ZipFile(file).namelist())
 
 

@@ -49,7 +49,8 @@ class ClearMLCallback(Reporter):
     def configured(self) -> Configured:
         if self.offline or is_configured():
             return Configured()
-        return Configured(False, "there is no clearml.conf and no CLEARML_API_ACCESS_KEY; type clearml-init")
+        missing = "there is no clearml.conf and no CLEARML_API_ACCESS_KEY"
+        return Configured(False, f"{missing}; type clearml-init, or set CLEARML_OFFLINE_MODE=1")
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
         """See which task the user has open in this process. An override calls super()."""
@@ -202,7 +203,7 @@ class ClearMLCallback(Reporter):
     def _command_to_import(self) -> str:
         session = f"{self._task.get_offline_mode_folder()}.zip"
         code = f"import clearml; clearml.Task.import_offline_session({session!r})"
-        return f"python -c {shlex.quote(code)}"
+        return f"python -c {shlex.quote(code)}" if '"' in code or "$" in code else f'python -c "{code}"'
 
 
 def _folder(run: Run) -> str:
