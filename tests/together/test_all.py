@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import runpy
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +24,7 @@ OFFLINE = {
     "COMET_START_ONLINE": "0",
     "NEPTUNE_MODE": "offline",
     "CLEARML_OFFLINE_MODE": "1",
+    "SWANLAB_MODE": "offline",
     "CODECARBON_COUNTRY_ISO_CODE": "FRA",
 }
 
@@ -90,6 +92,23 @@ def in_trackio(output: Path) -> Points:
     with sqlite3.connect(file) as database:
         rows = database.execute("select step, metrics from metrics order by id").fetchall()
     return by_key((key, step, value) for step, metrics in rows for key, value in json.loads(metrics).items())
+
+
+def in_swanlab(output: Path) -> Points:
+    """By the reader of its integration's tests."""
+    runs_below = runpy.run_path(str(ROOT / "integrations/swanlab/tests/offline.py"))["runs_below"]
+    (run,) = runs_below(output)
+    return by_key(run.points)
+
+
+def in_dvclive(output: Path) -> Points:
+    (folder,) = output.glob("dvclive/*/plots/metrics")
+    rows = [
+        (path.relative_to(folder).with_suffix("").as_posix(), int(row["step"]), float(row[path.stem]))
+        for path in folder.rglob("*.tsv")
+        for row in csv.DictReader(path.read_text("utf-8").splitlines(), delimiter="\t")
+    ]
+    return by_key(rows)
 
 
 def by_key(rows: Any) -> Points:
