@@ -202,8 +202,11 @@ def test_a_value_that_is_not_taken_is_told_at_the_end(new):
     reporter = new()
     started(reporter)
     reporter.log_points([Point({"train/loss": 0.5}, 2**48 + 1, None, 1234.5)])
-    with pytest.raises(RuntimeError, match=f"train/loss at {2**48 + 1}"):
-        reporter.finish("finished")
+    for _ in range(2):  # a courier asks again
+        with pytest.raises(RuntimeError, match=f"train/loss at {2**48 + 1}"):
+            reporter.finish("finished")
+    started(reporter)
+    reporter.finish("finished")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from trackside.values import flatten
 from trackside_swanlab.account import check_key
 from trackside_swanlab.active import note_reported
 from trackside_swanlab.plain import encodable
-from trackside_swanlab.quiet import keeping_excepthook, listening, quietly
+from trackside_swanlab.quiet import forget_losses, keeping_excepthook, listening, quietly
 
 FOLDER = "_swanlab"
 DEFAULT_OF_TRANSFORMERS = "huggingface"
@@ -57,6 +57,7 @@ def open_run(run: Run, options: Mapping[str, Any]) -> Any:
 
     if swanlab.has_run():
         raise RuntimeError("SwanLab has one run at a time in a process, and another one is open")
+    forget_losses()
     with readable_settings(), keeping_excepthook(), listening() as said:
         known = create_settings()
         if (options["mode"] or known.mode) in ("online", "cloud"):

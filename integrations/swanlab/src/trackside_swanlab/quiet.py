@@ -54,11 +54,14 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 
 def check_losses() -> None:
-    """Raise for what the SDK could not write or upload, since it was last asked."""
-    losses = _losses[:]
+    """Raise for what the SDK could not write or upload of the run, however often it is asked."""
+    if _losses:
+        raise RuntimeError("; ".join(_losses))
+
+
+def forget_losses() -> None:
+    """They are those of a run before, of which a process has one at a time."""
     _losses.clear()
-    if losses:
-        raise RuntimeError("; ".join(losses))
 
 
 def hold_console() -> None:
