@@ -1,6 +1,7 @@
 """What is owed is shown and delivered; what is delivered is deleted."""
 
 import fcntl
+import importlib
 import json
 import os
 import shutil
@@ -63,6 +64,25 @@ def test_a_whole_run_goes_to_another_tracker(typed):
     assert code == 0, output
     (directory,) = Path("elsewhere").iterdir()
     assert losses(directory) == list(range(1, 9))
+
+
+def test_an_option_is_understood_as_the_environment_would_be(typed, publish):
+    publish("acme", "def start(self, run): calls.append(self.is_quick)")
+    train()
+    for text in ("false", "on"):
+        code, output = typed("replay", "out", "--to", f"Acme=is_quick={text}")
+        assert code == 0, output
+    calls = importlib.import_module("trackside_acme").calls
+    assert [call for call in calls if isinstance(call, bool)] == [False, True]
+
+
+def test_an_option_that_is_not_understood_is_one_sentence(typed, publish):
+    publish("acme")
+    train()
+    code, output = typed("replay", "out", "--to", "acme=is_quick=maybe")
+    assert code == 1
+    assert output.startswith("Error: --to acme=is_quick=maybe is not understood: a switch takes one of 1, true, ")
+    assert output.count("\n") == 1
 
 
 def test_a_tracker_that_refuses_says_why_and_loses_nothing(typed):
@@ -135,7 +155,7 @@ def rewritten(old, new):
         (rewritten(b'"name":', b'"names":'), ["replay", "out", "--list"], "journal.jsonl is no journal of a run."),
         (rewritten(b'"version":1', b'"version":"new"'), ["replay", "out"], "journal.jsonl is no journal of a run."),
         (rewritten(b'"version":1', b'"version":2'), ["replay", "out"], "upgrade trackside-spool."),
-        (train, ["replay", "out", "--to", "nobody-knows"], "'nobody_knows'"),
+        (train, ["replay", "out", "--to", "nobody-knows"], "--to asks for 'nobody_knows'"),
         (train, ["replay", "out", "--to", "tensorboard=colour=red"], "'colour'"),
         (train, ["replay", "out", "--to", "tensorboard=red"], "'red' is no option; type --to NAME=KEY=VALUE"),
         (train, ["replay", "out", "--to", "all"], "'all' is not one tracker; type the name of one"),

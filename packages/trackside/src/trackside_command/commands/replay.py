@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from trackside import resolve
+from trackside import installed, resolve
+from trackside.options import Option, options_of
+from trackside.registry import normalize
 from trackside_command.console import FOLDER, REFUSALS, json_option, refusals_as_errors, say_json, sentence_of
 from trackside_spool.courier import Courier
 from trackside_spool.folder import RunFolder
@@ -101,10 +103,15 @@ def _say_what_is_left(folder: Path, runs: list[RunFolder]) -> None:
 
 def _tracker_named(target: str) -> tuple[str, dict[str, Any]]:
     """The name and the options in `NAME=KEY=VALUE,...`, if there is such a tracker that takes them."""
-    name, _, given = target.partition("=")
-    options = dict(map(_option, filter(None, given.split(","))))
-    if [reporter.name for reporter in resolve({name: options})] != [name.replace("-", "_")]:
-        raise ValueError(f"{name!r} is not one tracker; type the name of one.")
+    typed, _, given = target.partition("=")
+    name = normalize(typed)
+    options = _converted(name, dict(map(_option, filter(None, given.split(",")))))
+    try:
+        found = resolve({name: options})
+    except REFUSALS as error:
+        raise ValueError(str(error).replace("report_to", "--to")) from error
+    if [reporter.name for reporter in found] != [name]:
+        raise ValueError(f"{typed!r} is not one tracker; type the name of one.")
     return name, options
 
 
@@ -113,6 +120,20 @@ def _option(text: str) -> tuple[str, str]:
     if not sign:
         raise ValueError(f"{text!r} is no option; type --to NAME=KEY=VALUE,...")
     return key, value
+
+
+def _converted(name: str, texts: dict[str, str]) -> dict[str, Any]:
+    """What the texts of options mean, as they would in the environment; one that is unknown stays a text."""
+    point = installed().get(name)
+    known = options_of(point.load()) if point else {}
+    return {key: _meaning(name, known[key], text) if key in known else text for key, text in texts.items()}
+
+
+def _meaning(name: str, option: Option, text: str) -> Any:
+    try:
+        return option.convert(text)
+    except ValueError as error:
+        raise ValueError(f"--to {name}={option.name}={text} is not understood: {error}.") from None
 
 
 def _watch(courier: Courier) -> None:
