@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[3] / "docs/reporters.md").read_text("utf-8")
 REPORTER, TESTS, _ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 # What is for users and for the core.
 OWNED = {"setup", "close", "leave", "wait_for_end", "sent", "warn_once", "has", "is_passing", "is_duplicate_of"}
-OWNED |= {"import_sdk", "measured_of"}
+OWNED |= {"import_sdk", "measured_of", "say_where"}
 
 
 def test_the_example_keeps_the_contract(tmp_path):
