@@ -23,7 +23,7 @@ nox.options.error_on_missing_interpreters = False  # not on CI either: the core 
 
 ROOT = Path(__file__).parent
 CORE_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
-SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels", "tests/faults", "tests/together"]
+SESSIONS_OF_THEIR_OWN = ["tests/parity", "tests/wheels", "tests/faults", "tests/together", "tests/test_template.py"]
 # An environment sees what was installed into it, and nothing that a developer's shell adds.
 ENVIRONMENT = {"PYTHONPATH": None, "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".nox/hypothesis")}
 
@@ -143,6 +143,13 @@ def new(session: nox.Session) -> None:
         session.error("Say how the tracker is called: nox -s new -- NAME")
     install(session, group("new"))
     session.run("python", "tools/new.py", *session.posargs, env=ENVIRONMENT)
+
+
+@nox.session
+def template(session: nox.Session) -> None:
+    """Follow the steps of CONTRIBUTING.md to a new integration, and build, install and test it."""
+    install(session, group("template"))
+    pytest(session, "tests/test_template.py", "-n", "2")
 
 
 @nox.session
