@@ -16,11 +16,11 @@ from house import ROOT
 from trackside_testkit.new import LONGEST_NAME, make
 
 STEPS = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("\n## Add a tracker\n")[2].partition("\n## ")[0]
-COMMANDS = re.findall(r"^ +(nox .*)$", STEPS, re.MULTILINE)
+COMMANDS = re.findall(r"^ +((?:nox|python) .*)$", STEPS, re.MULTILINE)
 
 NOX = [sys.executable, "-m", "nox", "--no-venv", "--no-install"]
 # The sessions for which this one's environment has all that they need, and what they are told on top.
-SESSIONS_HERE = {"new": [], "tests(repository)": ["-k", "acme or extras or every_package"], "lint": []}
+SESSIONS_HERE = {"new": [], "tests(repository)": ["-k", "acme or extras or every_package or page"], "lint": []}
 
 
 def run(folder, *command):
@@ -45,6 +45,9 @@ def clone(tmp_path):
 def typed(clone, command):
     """Do what somebody types who follows the steps, where that can run here; a session must be there in any case."""
     program, *words = shlex.split(command)
+    if program == "python":
+        succeed(clone, sys.executable, *words)
+        return
     assert (program, words[0]) == ("nox", "-s")
     sessions, _, arguments = " ".join(words[1:]).partition(" -- ")
     listed = succeed(clone, *NOX, "--list")
@@ -70,6 +73,7 @@ def test_five_steps_lead_to_an_integration_that_the_repository_takes(clone):
     name_the_sdk(clone / "integrations/acme/pyproject.toml")
     for command in others:
         typed(clone, command)
+    assert "[acme](../integrations/acme) | `acme-sdk" in (clone / "docs/trackers.md").read_text("utf-8")
 
 
 def test_only_the_extras_of_the_umbrella_change(clone):
