@@ -301,6 +301,30 @@ def test_a_whole_run_can_be_sent_to_another_tracker(monkeypatch):
     assert other.statuses == ["finished"]
 
 
+def test_a_replay_says_what_shows_the_run(monkeypatch):
+    train(Slow(), num_train_epochs=1)
+    other = RecordingReporter()
+    monkeypatch.setattr(replay, "resolve", lambda report_to: [other])
+    monkeypatch.setattr(other, "where", lambda: "https://here")
+    assert replay.replay_to(only_folder(), "recording", {}).shown_by == "https://here"
+
+
+def test_a_tracker_that_is_no_longer_waited_for_stays_owed_and_is_left_alone(monkeypatch):
+    train(RecordingReporter(), num_train_epochs=1)
+    away = Unreachable()
+    couriers = []
+
+    def watch(courier):
+        couriers.append(courier)
+        courier.has_answered.wait(10)
+
+    monkeypatch.setattr(replay, "resolve", lambda report_to: [away])
+    outcome = replay.replay_to(only_folder(), "unreachable", {}, watch)
+    assert (outcome.delivered, outcome.is_left, outcome.shown_by) == (0, True, None)
+    assert "nobody there" in outcome.reason
+    assert couriers[0].has_ended.is_set()
+
+
 def test_two_replays_at_once_are_refused(tmp_path):
     train(RecordingReporter(), num_train_epochs=1)
     RunFolder(only_folder().path).lock()

@@ -46,6 +46,10 @@ class Outcome:
     tracker: Tracker
     delivered: int
     reason: str = ""
+    shown_by: str | None = None
+    """What shows the run to a person, if all was delivered and the tracker can say so."""
+    is_left: bool = False
+    """Whether the tracker was no longer waited for."""
 
 
 def runs_below(below: Path) -> list[RunFolder]:
@@ -163,12 +167,15 @@ class _History:
         courier.start()
         try:
             watch(courier)
-        except BaseException:  # interrupted: what is being sent is noted before the process ends
-            courier.hand_over()
-            courier.has_ended.wait(HANDOVER_SECONDS)
-            raise
-        reason = courier.trouble if courier.has_ended.is_set() else courier.trouble or "not waited for"
-        return Outcome(self._run, tracker, owed - tracker.owed(self._count), reason)
+        finally:
+            is_left = not courier.has_ended.is_set()
+            if is_left:  # what is being sent is noted before the folder or the process is given up
+                courier.hand_over()
+                courier.has_ended.wait(HANDOVER_SECONDS)
+        is_left = is_left and not tracker.is_complete  # unless it has come to the end meanwhile
+        reason = courier.trouble or ("not waited for" if is_left else "")
+        shown_by = None if reason else delivery.where()
+        return Outcome(self._run, tracker, owed - tracker.owed(self._count), reason, shown_by, is_left)
 
     def _told(self, tracker: Tracker) -> Run:
         """The run as its tracker is told of it now: found where its folder is, and set back where it was resumed."""
