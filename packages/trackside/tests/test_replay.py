@@ -14,7 +14,7 @@ from conftest import contents
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from trackside_spool import replay
-from trackside_spool.folder import run_folders
+from trackside_spool.folder import Tracker, run_folders
 from trackside_tensorboard import TensorBoardCallback
 from trackside_testkit import FakeLoop
 
@@ -52,7 +52,9 @@ def test_what_is_owed_is_shown_and_delivered(typed):
     assert "tensorboard (open) is owed 12 records" in typed("replay", "out", "--list")[1]
     code, output = typed("replay", "out")
     assert code == 0
-    assert "12 records to tensorboard" in output
+    assert (
+        f"12 records to tensorboard; see the run with: tensorboard --logdir {os.path.abspath('out/runs')}\n" in output
+    )
     first, second = sorted(Path("out/runs").iterdir())
     assert losses(first) == losses(second) == list(range(1, 9))
     assert typed("replay", "out") == (0, "Nothing is owed.\n")
@@ -95,6 +97,39 @@ def test_a_tracker_that_refuses_says_why_and_loses_nothing(typed):
     assert "then it failed: " in output
     Path("out/runs").unlink()
     assert typed("replay", "out")[0] == 0
+
+
+AWAY = """
+    def start(self, run):
+        if not self.is_quick:
+            raise ConnectionRefusedError("nobody there")
+"""
+
+
+def test_a_tracker_that_does_not_answer_is_left_after_a_while_and_stays_owed(typed, publish, monkeypatch):
+    publish("acme", AWAY)
+    train()
+    (run,) = run_folders(Path("out"))
+    run.keep(Tracker("acme", "trackside_acme:Tracker"))
+    monkeypatch.setenv("ACME_IS_QUICK", "no")
+    code, output = typed("replay", "out", "--patience", "1")
+    assert code == 1
+    assert output.count("\n") == 2
+    assert output.startswith("acme does not answer; trying on for 1 s, Ctrl-C leaves the rest owed.\n")
+    assert ": 0 records to acme, then it did not answer (ConnectionRefusedError: nobody there)" in output
+    assert f"the rest stays owed, go on with: trackside replay {run.path} " in output
+    assert "acme (open) is owed 12 records" in typed("replay", "out", "--list")[1]
+    monkeypatch.setenv("ACME_IS_QUICK", "yes")
+    assert typed("replay", "out")[0] == 0
+
+
+def test_a_whole_run_that_never_arrives_is_no_debt(typed, publish):
+    publish("acme", AWAY)
+    train()
+    code, output = typed("replay", "out", "--to", "acme=is_quick=no", "--patience", "1")
+    assert code == 1
+    assert output.endswith("nothing is there yet, so type the same again once it answers.\n")
+    assert typed("replay", "out") == (0, "Nothing is owed.\n")
 
 
 def test_who_interrupts_a_replay_is_told_what_is_left_and_how_to_go_on(typed, monkeypatch):

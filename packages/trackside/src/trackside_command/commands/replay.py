@@ -17,11 +17,12 @@ from trackside.options import Option, options_of
 from trackside.registry import normalize
 from trackside_command.console import FOLDER, REFUSALS, json_option, refusals_as_errors, say_json, sentence_of
 from trackside_spool.courier import Courier
-from trackside_spool.folder import RunFolder
+from trackside_spool.folder import RunFolder, Tracker
 from trackside_spool.replay import Debt, Outcome, debts, replay, replay_to, runs_below
 
 INTERRUPTED = 130  # what a shell makes of Ctrl-C
-PATIENCE_SECONDS = 5
+PATIENCE_SECONDS = 60
+SAYING_SECONDS = 5  # between lines that say how far it has come
 
 
 class Report(NamedTuple):
@@ -36,13 +37,22 @@ class Report(NamedTuple):
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--to", "target", metavar="NAME[=KEY=VALUE,...]", help="Send whole runs to this tracker instead.")
 @click.option("--list", "is_listing", is_flag=True, help="Only show the runs, their trackers and what these are owed.")
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.IntRange(min=1),
+    default=PATIENCE_SECONDS,
+    show_default=True,
+    help="How long to wait for a tracker that does not answer.",
+)
 @json_option
-def command(folder: Path, target: str | None, is_listing: bool, is_json: bool) -> None:
+def command(folder: Path, target: str | None, is_listing: bool, patience: int, is_json: bool) -> None:
     """Deliver what the trackers of all runs at or below DIR are owed."""
     with refusals_as_errors():
         runs = runs_below(folder)
         name, options = _tracker_named(target) if target else ("", {})
-    work = _list if is_listing else partial(_replay_to, name, options) if target else _replay
+    watch = partial(_watch, patience)
+    work = _list if is_listing else partial(_replay_to, name, options, watch) if target else partial(_replay, watch)
     reports = []
     try:
         for report in (report for run in runs for report in _one_by_one(work, run)):
@@ -82,13 +92,15 @@ def _list(run: RunFolder) -> Iterator[Report]:
         yield Report(_line_of_debt(debt), document)
 
 
-def _replay(run: RunFolder) -> Iterator[Report]:
-    for outcome in replay(run, _watch, patience=0):
+def _replay(watch: Callable[[Courier], None], run: RunFolder) -> Iterator[Report]:
+    for outcome in replay(run, watch, patience=0):
         yield _report_of(run, outcome)
 
 
-def _replay_to(name: str, options: dict[str, Any], run: RunFolder) -> Iterator[Report]:
-    yield _report_of(run, replay_to(run, name, options, _watch))
+def _replay_to(
+    name: str, options: dict[str, Any], watch: Callable[[Courier], None], run: RunFolder
+) -> Iterator[Report]:
+    yield _report_of(run, replay_to(run, name, options, watch))
 
 
 def _say_what_is_left(folder: Path, runs: list[RunFolder]) -> None:
@@ -136,14 +148,23 @@ def _meaning(name: str, option: Option, text: str) -> Any:
         raise ValueError(f"--to {name}={option.name}={text} is not understood: {error}.") from None
 
 
-def _watch(courier: Courier) -> None:
-    """Wait for a courier, and say once in a while what it has still to do; Ctrl-C leaves it."""
-    said = time.monotonic()
+def _watch(patience: int, courier: Courier) -> None:
+    """Wait for a courier, until its tracker has not answered for so many seconds, and say what changes meanwhile."""
+    key, sent = courier.tracker.key, courier.tracker.sent
+    answered_at = said_at = time.monotonic()
+    is_away = False
     while not courier.has_ended.wait(0.2):
-        if time.monotonic() - said > PATIENCE_SECONDS:
-            said = time.monotonic()
-            trouble = f" ({courier.trouble})" if courier.trouble else ""
-            click.echo(f"{courier.tracker.key}: {_records(courier.tracker.sent)} there{trouble}", err=True)
+        now = time.monotonic()
+        if courier.has_answered.is_set() and not courier.trouble:
+            answered_at, is_away = now, False
+        elif now - answered_at > patience:
+            return
+        elif not is_away and (courier.trouble or now - answered_at > SAYING_SECONDS):
+            is_away = True
+            click.echo(f"{key} does not answer; trying on for {patience} s, Ctrl-C leaves the rest owed.", err=True)
+        if courier.tracker.sent != sent and now - said_at > SAYING_SECONDS:
+            sent, said_at = courier.tracker.sent, now
+            click.echo(f"{key}: {_records(sent)} so far", err=True)
 
 
 def _line_of_debt(debt: Debt) -> str:
@@ -161,13 +182,29 @@ def _records(count: int) -> str:
 
 
 def _report_of(run: RunFolder, outcome: Outcome) -> Report:
-    what = f"{outcome.run.name}: {_records(outcome.delivered)} to {outcome.tracker.key}"
     document = {
         "folder": str(run.path),
         "run": outcome.run.name,
         "tracker": outcome.tracker.key,
         "delivered": outcome.delivered,
         "failed": outcome.reason or None,
+        "shown_by": outcome.shown_by,
     }
-    line = f"{what}, then it failed: {outcome.reason}" if outcome.reason else what
-    return Report(line, document, is_well=not outcome.reason)
+    return Report(_line_of_outcome(run, outcome), document, is_well=not outcome.reason)
+
+
+def _line_of_outcome(run: RunFolder, outcome: Outcome) -> str:
+    line = f"{outcome.run.name}: {_records(outcome.delivered)} to {outcome.tracker.key}"
+    if outcome.is_left:
+        return f"{line}, then it did not answer ({outcome.reason}); {_way_on(run, outcome.tracker)}"
+    if outcome.reason:
+        return f"{line}, then it failed: {outcome.reason}"
+    return f"{line}; see the run with: {outcome.shown_by}" if outcome.shown_by else line
+
+
+def _way_on(run: RunFolder, tracker: Tracker) -> str:
+    """How to go on with a tracker that was left; one that has never answered is owed nothing by `--to`."""
+    if run.tracker(tracker.key) is None:
+        return "nothing is there yet, so type the same again once it answers."
+    go_on = f"trackside replay {shlex.quote(str(run.path))}"
+    return f"the rest stays owed, go on with: {go_on} (--to NAME=KEY=VALUE for another address)"
