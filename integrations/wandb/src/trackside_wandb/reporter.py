@@ -247,9 +247,10 @@ class WandbCallback(Reporter):
 
     @property
     def _is_told(self) -> bool:
-        """Whether what happens in the training now is reported."""
+        """Whether what happens in the training now is reported, by this process."""
         session = self._session
-        return session is not None and session.is_open and not session.has_ended
+        is_open = session is not None and session.is_open and not session.has_ended
+        return is_open and not self._is_inherited
 
     def _tell(self, state: Any, artifact: Artifact) -> None:
         """Record an artifact of the training, in the loop's own thread."""
