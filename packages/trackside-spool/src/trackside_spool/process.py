@@ -37,6 +37,7 @@ BOOT = "import sys; sys.path[:] = {path!r}; from trackside_spool.process import 
 MOST_TRACKERS = 64
 POLL_SECONDS = 0.1
 LEAVE_SECONDS = 3.0
+LAST_ORDERS_SECONDS = 3.0
 SHARE = 0.25  # of a core that the loop does not use
 
 
@@ -217,6 +218,7 @@ def serve() -> None:
     threading.Thread(target=server.take_orders, args=(sys.stdin,), daemon=True).start()
     while os.getppid() == parent and not server.is_over.wait(POLL_SECONDS):
         pass  # a pipe that stays open is no sign of life: workers of a data loader may hold it
+    server.is_over.wait(LAST_ORDERS_SECONDS)  # what was ordered before that is still in the pipe
     if server.has_open_runs():  # a process that dies closes its pipes first
         while os.getppid() == parent:
             time.sleep(POLL_SECONDS)
