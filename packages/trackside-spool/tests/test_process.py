@@ -190,10 +190,9 @@ for step in range(1, 100_000):
 """
 
 
-def test_a_training_that_has_ended_well_is_finished_also_if_its_courier_hears_of_the_end_after_its_death():
-    source = TRAINING.replace("range(1, 100_000)", "range(1, 4)") + """
-import os, signal
-(courier,) = [thread for thread in __import__("threading").enumerate() if thread.name == "trackside-courier-process"]
+END_WHILE_THE_COURIER_SLEEPS = """
+import os, signal, threading
+(courier,) = [thread for thread in threading.enumerate() if thread.name == "trackside-courier-process"]
 process = courier._args[0]
 os.kill(process.pid, signal.SIGSTOP)
 os.environ["TRACKSIDE_DRAIN_SECONDS"] = "0"
@@ -201,6 +200,10 @@ loop.fire("on_train_end")
 print(process.pid, flush=True)
 os._exit(0)
 """
+
+
+def test_a_training_that_has_ended_well_is_finished_also_if_its_courier_hears_of_the_end_after_its_death():
+    source = TRAINING.replace("range(1, 100_000)", "range(1, 4)") + END_WHILE_THE_COURIER_SLEEPS
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}  # the courier holds the second
     done = subprocess.run([sys.executable, "-c", source], timeout=60, check=True, **pipes)
     os.kill(int(done.stdout.split()[-1]), signal.SIGCONT)
