@@ -129,7 +129,9 @@ def together(session: nox.Session) -> None:
     One that cannot live beside others says so in its pyproject.toml.
     """
     folders = [folder for folder in PROJECTS if folder.parent.name == "integrations" and lives_with_others(folder)]
-    groups = [*group("demo"), *(entry for folder in folders for entry in group("test", folder))]
+    groups = list(group("demo"))
+    for folder in folders:
+        groups += group("sdk" if sdk_of(folder) else "test", folder)
     install(session, ["trackside", *(PROJECTS[folder]["name"] for folder in folders), *groups])
     session.run("pip", "check")
     for folder in folders:
