@@ -1,6 +1,7 @@
 """When a run starts and ends, who it is, and where it goes on."""
 
 import copy
+import dataclasses
 import os
 import subprocess
 import sys
@@ -444,3 +445,14 @@ def test_a_training_in_a_forked_child_is_a_run_of_its_own():
     )
     training = ["start", "log_params", "log_points", "finish finished"]
     assert [line.strip() for line in told] == [*training[:2], "begin", *training, *training[2:]]
+
+
+def test_a_run_says_flat_where_it_comes_from_and_of_which_trial_and_size_it_is():
+    bare = Run("ab", "blue", "out", source={"python": "3.11"})
+    assert bare.origin(None) == {"trackside/run": "ab", "trackside/python": "3.11"}
+    run = dataclasses.replace(
+        bare, tracker_id="7", trial_name="trial-2", trial_params={"lr": {"base": 0.1}}, num_parameters=12
+    )
+    told = {**bare.origin(None), "trial/name": "trial-2", "trial/lr/base": 0.1, "model/num_parameters": 12}
+    assert run.origin("7") == told
+    assert run.origin("8") == {**told, "trackside/continues": "7"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from trackside.values import describe, redact
+from trackside.values import describe, flatten, redact
 
 Status = Literal["finished", "failed", "killed", "pruned"]
 Kind = Literal["log", "evaluate", "predict", "artifact", "finished"]
@@ -122,6 +122,17 @@ class Run:
         if self.peft_config:
             params["peft_config"] = self.peft_config
         return params
+
+    def origin(self, tracker_id: str | None) -> dict[str, Any]:
+        """Where the run comes from that a tracker knows by this id, of which trial, and how large its model: flat."""
+        about = {"run": self.id, **self.source}
+        if self.tracker_id not in (None, tracker_id):
+            about["continues"] = str(self.tracker_id)
+        found: dict[str, Any] = {f"trackside/{name}": text for name, text in about.items()}
+        if self.trial_name is not None:
+            found["trial/name"] = self.trial_name
+            found |= {f"trial/{name}": value for name, value in flatten(self.trial_params or {}).items()}
+        return found if self.num_parameters is None else {**found, "model/num_parameters": self.num_parameters}
 
     @classmethod
     def gather(cls, args: Any, state: Any, model: Any = None) -> Run:

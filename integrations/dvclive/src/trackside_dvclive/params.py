@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trackside import Run
-from trackside.values import flatten
+from trackside import values
 
 CHANGED = "trackside/changed_params"
-
-
-def origin(run: Run, folder: str | None) -> dict[str, Any]:
-    """Where a run comes from, which trial it is, and how large its model."""
-    about = {"run": run.id, **run.source}
-    if run.tracker_id not in (None, folder):
-        about["continues"] = str(run.tracker_id)
-    params: dict[str, Any] = {f"trackside/{name}": text for name, text in about.items()}
-    if run.trial_name is not None:
-        params["trial/name"] = run.trial_name
-        params |= {f"trial/{name}": value for name, value in flatten(run.trial_params or {}).items()}
-    return params if run.num_parameters is None else {**params, "model/num_parameters": run.num_parameters}
 
 
 def with_changes(params: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,4 +25,4 @@ def encodable(value: Any) -> Any:
         return {encodable(name): encodable(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [encodable(item) for item in value]
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    return values.encodable(value) if isinstance(value, str) else value

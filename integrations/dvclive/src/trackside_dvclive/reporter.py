@@ -13,7 +13,7 @@ from typing import Any, Literal
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside_dvclive.models import copy_into, final_model, which_models
 from trackside_dvclive.opening import continued, id_of_new, name_of, own_live, place_of
-from trackside_dvclive.params import encodable, origin, with_changes
+from trackside_dvclive.params import encodable, with_changes
 from trackside_dvclive.summary import MARK, known_of, put_all
 from trackside_dvclive.tables import METRICS, TEXTS, Row, Tables
 
@@ -99,7 +99,7 @@ class DVCLiveCallback(Reporter):
         self._tables[TEXTS].add([Row(key, step, time, encodable(text))])
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        about = origin(self._about, os.path.abspath(self.run.dir))
+        about = self._about.origin(os.path.abspath(self.run.dir))
         self.run.log_params(with_changes({**params, **about}, self._params_before))
 
     def log_summary(self, values: Mapping[str, int | float]) -> None:

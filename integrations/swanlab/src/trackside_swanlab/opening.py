@@ -13,10 +13,9 @@ from typing import Any
 
 from trackside import Run
 from trackside.mapping import cut
-from trackside.values import flatten
+from trackside.values import encodable, flatten
 from trackside_swanlab.account import check_key
 from trackside_swanlab.active import note_reported
-from trackside_swanlab.plain import encodable
 from trackside_swanlab.quiet import forget_losses, keeping_excepthook, listening, quietly
 
 FOLDER = "_swanlab"

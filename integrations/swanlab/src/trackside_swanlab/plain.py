@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
+from trackside.options import FALSE
+from trackside.values import encodable
+
 # No control characters, and not what no UTF-8 holds: the lone surrogates that Python puts for undecodable bytes.
 KEY_CHARACTERS = r"\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff"
 EDGES = " \t\n\r./"
 OF_THE_SYSTEM = "__swanlab__"
 LARGEST_INT = 2**63 - 1
-FALSE = ("", "0", "false", "no", "off", "n", "f", "none")
 
 
 def metric_key(key: str) -> str:
@@ -36,18 +38,9 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, int) and abs(value) > LARGEST_INT else value
 
 
-def encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def names(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def unless_false(text: str) -> bool:
     """Whether a variable says anything but no: transformers has it switch on by any word."""
-    return text.strip().lower() not in FALSE
+    return text.strip().lower() not in (*FALSE, "none")
 
 
 def one_of(*words: str) -> Callable[[str], str]:

@@ -10,12 +10,14 @@ from typing import Any
 
 from trackside import Artifact, Limits, Point, Reporter, Run, Status, env
 from trackside.deadline import later, within
+from trackside.options import words
 from trackside.reporter import Configured
+from trackside.values import encodable
 from trackside_swanlab.account import NEEDS_NO_KEY, NO_KEY, has_key
 from trackside_swanlab.active import run_of_user
 from trackside_swanlab.files import keep_file, keep_text
 from trackside_swanlab.opening import end_run, open_run, origin, readable_settings
-from trackside_swanlab.plain import KEY_CHARACTERS, encodable, names, one_of, plain, unless_false
+from trackside_swanlab.plain import KEY_CHARACTERS, one_of, plain, unless_false
 from trackside_swanlab.quiet import check_losses, hold_console, quietly
 from trackside_swanlab.rows import Rows
 
@@ -40,7 +42,7 @@ class SwanLabCallback(Reporter):
     description: str | None = env("SWANLAB_DESCRIPTION")
     group: str | None = env("SWANLAB_GROUP")
     job_type: str | None = env("SWANLAB_JOB_TYPE")
-    tags: Sequence[str] = env("SWANLAB_TAGS", (), names)
+    tags: Sequence[str] = env("SWANLAB_TAGS", (), words)
     log_dir: str | None = env("SWANLAB_LOG_DIR")
     log_model: bool = env("SWANLAB_LOG_MODEL", False, unless_false)
 

@@ -7,9 +7,9 @@ import time
 from typing import Any, NamedTuple
 
 from trackside import Run
-from trackside.values import flatten
+from trackside.values import encodable
 from trackside_trackio.active import note_reported
-from trackside_trackio.plain import digest, encodable
+from trackside_trackio.plain import digest
 from trackside_trackio.rows import STATUS
 from trackside_trackio.space import ADDRESS, prepare, static_space, token_of_user
 from trackside_trackio.store import Known, LocalStore, RemoteStore, Store, find
@@ -155,15 +155,3 @@ def open_run(wanted: Wanted, place: Place, run_id: str, known: Known | None) -> 
     )
     note_reported(run)
     return run
-
-
-def origin(run: Run, run_id: str) -> dict[str, Any]:
-    """What a config says of where a run comes from, and which trial it is."""
-    about = {"run": run.id, **run.source}
-    if run.tracker_id not in (None, run_id):
-        about["continues"] = str(run.tracker_id)
-    config: dict[str, Any] = {f"trackside/{key}": text for key, text in about.items()}
-    if run.trial_name is not None:
-        config["trial/name"] = run.trial_name
-        config |= {f"trial/{key}": value for key, value in flatten(run.trial_params or {}).items()}
-    return config if run.num_parameters is None else {**config, "model/num_parameters": run.num_parameters}

@@ -9,6 +9,8 @@ from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
+from trackside.values import encodable
+
 # What no UTF-8 holds: the lone surrogates that Python puts for the undecodable bytes of a file name.
 NO_SURROGATES = r"\x00-\ud7ff\ue000-\U0010ffff"
 
@@ -39,10 +41,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def utc(seconds: float) -> str:

@@ -13,7 +13,7 @@ from trackside.deadline import within
 from trackside.delivery import reason_of
 from trackside.reporter import Configured
 from trackside_trackio.active import make_active, run_of_user, settle
-from trackside_trackio.opening import Place, Wanted, continued, id_of_new, open_run, origin
+from trackside_trackio.opening import Place, Wanted, continued, id_of_new, open_run
 from trackside_trackio.plain import NO_SURROGATES, utc
 from trackside_trackio.quiet import hold_prints, quietly
 from trackside_trackio.rows import STATUS, Rows
@@ -78,7 +78,7 @@ class TrackioCallback(Reporter):
         known = within(START_SECONDS, quietly(opening))
         self._shown_by = self._place.address or f"trackio show --project {shlex.quote(self.run.project)}"
         self._rows = Rows(self.run, self._store, run, known)
-        about = origin(run, self.run.id)
+        about = run.origin(self.run.id)
         self._rows.configure(about if self.adopted else {**about, STATUS: "running"})
         return str(self.run.id)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trackside import Artifact
+from trackside.records import PICKLES_OF_ARGUMENTS
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +18,6 @@ logger = logging.getLogger(__name__)
 LINKED_FROM = 1 << 20
 # How many may wait for a tracker, so that one that is away cannot fill the disk.
 MOST_WAITING = 2
-LEFT_OUT = ("training_args.bin",)  # a pickle of all arguments, secrets included
 
 
 class Snapshots:
@@ -116,7 +116,7 @@ def _copy(source: Path, target: Path) -> dict[str, list[int] | None]:
         inside = Path(folder).relative_to(source)
         (target / inside).mkdir(parents=True, exist_ok=True)
         for name in names:
-            if name not in LEFT_OUT and _is_linked(Path(folder) / name, target / inside / name):
+            if name not in PICKLES_OF_ARGUMENTS and _is_linked(Path(folder) / name, target / inside / name):
                 links[str(inside / name)] = _size_and_time(target / inside / name)
     return links
 
